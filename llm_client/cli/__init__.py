@@ -1,0 +1,1 @@
+"""The llm-client command, one file a sub-command."""

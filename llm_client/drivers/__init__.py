@@ -1,0 +1,1 @@
+"""Carry effects out: by blocking, by awaiting, in virtual time."""

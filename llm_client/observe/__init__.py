@@ -1,0 +1,1 @@
+"""Listeners: logs and metrics."""

@@ -1,0 +1,1 @@
+"""The reference server. Shares no code with the client."""

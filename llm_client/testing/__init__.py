@@ -1,0 +1,1 @@
+"""Tools for users' tests: virtual time, simulation, a server fixture."""
