@@ -1,0 +1,256 @@
+"""The validated, frozen settings of a pool: everything that the profiles of a file share.
+
+Durations are float seconds, sizes int bytes, rates amounts per period. None means switched off, unless a field says
+otherwise. The defaults written here are the built-in ones; they stand nowhere else. Each field's meaning is told to
+users in docs/reference/profile.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from llm_client.profiles.frozen import FrozenMap
+from llm_client.profiles.secret import PrivateMap, Secret
+
+Overflow = Literal["reject", "drop", "wait"]
+Order = Literal["adaptive", "fifo"]
+LimitKind = Literal["adaptive", "fixed", "latency", "off"]
+RetryAfterScope = Literal["call", "endpoint"]
+Counted = Literal[
+    "failures", "rate_limited", "overloaded", "unavailable", "timeout", "server_error", "protocol", "stream_interrupted"
+]
+Family = Literal["httpx", "httpx2"]
+Pacing = Literal["burst", "leaky"]
+Auth = Literal["bearer", "api-key", "none", "callable"]
+PathMode = Literal["auto", "as_is"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSpec:
+    """The one waiting queue.
+
+    Attributes:
+        size: waiting calls at most; 0 means that nobody waits.
+        ageing: seconds after which a waiting call rises by one class.
+        lifo_after: seconds after which a class serves its newest first; read only when `order` is adaptive.
+        ceilings: share of the load up to which a class is sent, indexed by `Priority`.
+    """
+
+    size: int = 10_000
+    max_bytes: int = 256_000_000
+    overflow: Overflow = "reject"
+    ageing: float | None = 10.0
+    order: Order = "adaptive"
+    lifo_after: float = 2.0
+    ceilings: tuple[float, float, float, float] | None = None
+
+
+# The tiers of `queue.ceilings: on`: critical, high, normal, low.
+CEILINGS: Final = (1.0, 0.9, 0.7, 0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencySpec:
+    """How many calls an endpoint may have in flight.
+
+    Attributes:
+        max: the adaptive and latency forms never go above it.
+        limit: the number of the fixed form, else None.
+        target: latency in seconds that the latency form aims at.
+        window: answers over which the latency form judges.
+    """
+
+    kind: LimitKind = "adaptive"
+    max: int = 1024
+    limit: int | None = None
+    target: float = 2.0
+    window: int = 100
+    retry_after_scope: RetryAfterScope = "call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFor:
+    """How long a circuit stays open: `base` doubled per opening, up to `cap`; equal values make it constant."""
+
+    base: float = 0.5
+    cap: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerSpec:
+    """When an endpoint's circuit opens and closes.
+
+    Attributes:
+        failures: in a row, to open.
+        failure_rate: share of the window's answers, to open.
+        window: seconds of the failure rate and of slow first tokens.
+        probes: at most so many at once while half open.
+        successes: of probes in a row, to close. Two, because one lucky answer of a half-broken server must not
+            bring the whole queue down on it.
+        counts: what counts as a failure; `failures` is the default evidence of a broken endpoint.
+        slow_first_token: a first token later than this many seconds counts as a failure.
+    """
+
+    enabled: bool = True
+    failures: int = 5
+    failure_rate: float | None = 0.5
+    window: float = 30.0
+    open_for: OpenFor = OpenFor()
+    probes: int = 2
+    successes: int = 2
+    counts: frozenset[str] = frozenset({"failures"})
+    slow_first_token: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSpec:
+    """Retries after send, as a share of first attempts; `burst` may be saved up."""
+
+    ratio: float = 0.1
+    burst: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCert:
+    """A certificate that identifies us to the server: PEM files, and the key's password if it has one."""
+
+    cert: str
+    key: str | None = None
+    password: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSpec:
+    """The HTTP library beneath, and what goes with every request."""
+
+    family: Family = "httpx"
+    trust_env: bool = True
+    verify: bool = True
+    ca_file: str | None = None
+    client_cert: ClientCert | None = None
+    proxy: Secret | None = None
+    http2: bool = False
+    keepalive: float = 4.0
+    headers: PrivateMap = field(default_factory=PrivateMap)
+    query: PrivateMap = field(default_factory=PrivateMap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """`amount` per `period` seconds.
+
+    Attributes:
+        burst: how much may go at once after a quiet time; None for one second's worth, at least 1. A full period's
+            worth would let up to twice the limit into a provider's fixed window.
+    """
+
+    amount: float
+    period: float
+    burst: float | None = None
+
+    @property
+    def per_second(self) -> float:
+        """The rate as a token bucket wants it."""
+        return self.amount / self.period
+
+    @property
+    def capacity(self) -> float:
+        """The burst, decided."""
+        return max(1.0, self.per_second) if self.burst is None else self.burst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeLimits:
+    """The rate limits of one scope: an endpoint, an account, a model, or everything.
+
+    Attributes:
+        pacing: `burst` spends saved-up tokens at once, `leaky` spaces the calls evenly.
+        fleet_size: so many equal processes share the limit without a store; each takes its part.
+        pessimistic: reserve `max_tokens` in full, as some servers do, instead of the expected output.
+    """
+
+    requests: Rate | None = None
+    tokens: Rate | None = None
+    pacing: Pacing = "burst"
+    fleet_size: int = 1
+    pessimistic: bool = False
+
+    def buckets(self) -> tuple[tuple[str, float, float], ...]:
+        """Return (dimension, rate per second, burst) of each limit that is set, for this process."""
+        return tuple(
+            (
+                dimension,
+                rate.per_second / self.fleet_size,
+                1.0 if self.pacing == "leaky" else max(1.0, rate.capacity / self.fleet_size),
+            )
+            for dimension, rate in (("requests", self.requests), ("tokens", self.tokens))
+            if rate is not None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSpec:
+    """Rate limits that are wider than one endpoint."""
+
+    total: ScopeLimits = ScopeLimits()
+    accounts: Mapping[str, ScopeLimits] = field(default_factory=FrozenMap)
+    models: Mapping[str, ScopeLimits] = field(default_factory=FrozenMap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSpec:
+    """Where limits are counted. Only this process's memory, for now."""
+
+    kind: Literal["memory"] = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSpec:
+    """One server.
+
+    Attributes:
+        base_url: normalised: no trailing slash, `/v1` appended to an empty path unless `path_mode` is as_is.
+        account: who is billed; endpoints of one account share its limits. Left out, the endpoint's own name.
+        models: name the caller says -> name the server knows. Given, only these are served; None: any.
+        auth: `bearer` and `api-key` send `api_key` if there is one; `callable` asks `token` for a bearer token.
+        token: a function, sync or async, that returns the bearer token.
+        headers: win over `http.headers`; query: wins over `http.query`.
+        max_context: tokens of prompt and answer together; None when not told.
+    """
+
+    name: str
+    base_url: str
+    api_key: Secret | None = None
+    account: str = ""
+    dialect: str = "auto"
+    weight: float = 1.0
+    models: Mapping[str, str] | None = None
+    auth: Auth = "bearer"
+    token: Callable[[], Any] | None = None
+    limits: ScopeLimits = ScopeLimits()
+    forward_priority: bool = False
+    headers: PrivateMap = field(default_factory=PrivateMap)
+    query: PrivateMap = field(default_factory=PrivateMap)
+    path_mode: PathMode = "auto"
+    max_context: int | None = None
+
+    def __post_init__(self) -> None:
+        """An endpoint without an account is one of its own."""
+        if not self.account:
+            object.__setattr__(self, "account", self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSpec:
+    """Everything that calls share."""
+
+    queue: QueueSpec = QueueSpec()
+    concurrency: ConcurrencySpec = ConcurrencySpec()
+    breaker: BreakerSpec = BreakerSpec()
+    retry_budget: BudgetSpec = BudgetSpec()
+    http: HttpSpec = field(default_factory=HttpSpec)
+    limits: LimitsSpec = field(default_factory=LimitsSpec)
+    store: StoreSpec = StoreSpec()
+    endpoints: tuple[EndpointSpec, ...] = ()
