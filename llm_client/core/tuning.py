@@ -1,0 +1,83 @@
+"""The numbers of the adaptive limit, each with its reason; found by discrete-event simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Constants of `AdaptiveLimit`. Times are seconds, limits are calls in flight, the rest are ratios."""
+
+    # -- range and start
+    start: float = 4.0  # 8 gains 1 % on eight slots and costs 4 refusals more on two
+    floor: float = 0.05  # 64 processes in front of 32 slots need half a call each; a twentieth leaves room below
+    slack: float = 0.5  # a fractional limit rounds to the nearest count of calls
+
+    # -- ramp
+    silence: float = 0.1  # without an answer, `start` more may go; doubles each time, so 40 after 26 s, not thousands
+    growth_gap: float = 0.02  # between two growing sends, at most; else one per round trip / limit
+    growth_gap_min: float = 0.001  # a refusal on loopback takes 2-5 ms, so a ramp overshoots by 1-5 calls
+
+    # -- refusals
+    hold: float = 0.25  # no growth after a refusal that names no time
+    hold_latencies: float = 2.0  # with Retry-After: no growth for at most this many latencies
+    keep: float = 0.9  # of what the server holds, after a refusal; and at least one call is yielded to newcomers
+    keep_drained: float = 0.5  # when replacements are refused too
+    strikes: int = 2  # refused replacements in a row that mean "you", no longer "the surplus"
+    lapse: float = 60.0  # a Retry-After that ended this long ago says nothing about the next one
+    silence_jitter: float = 0.25  # of Retry-After, added to a full silence so that a fleet returns spread out
+    silence_jitter_min: float = 0.1
+    blind_base: float = 0.5  # silence when nothing of ours is served and no time is named; doubles
+    blind_cap: float = 20.0
+
+    # -- probes above the known ceiling
+    probe_gap: float = 2.0  # doubles when refused
+    probe_gap_max: float = 5.0
+    probe_answers: float = 40.0  # and no more than one probe per this many answers: 1.025 sends in the long run
+    probe_rounds: float = 10.0  # ... or this many rounds of the limit, if fewer
+    probe_poll: float = 0.02  # of the gap: how often a limit under the cap asks again
+    worth: float = 2.0  # growth pays when the queue outlasts this many Retry-Afters; else the refused call ends last
+    worth_unseen: float = 2.0  # the Retry-After assumed at most where no ceiling is known
+
+    # -- queueing delay
+    target: float = 1.5  # divided by sqrt(limit): small shares bear more, so shares converge (Swift, SIGCOMM 2020)
+    target_min: float = 0.25
+    target_max: float = 1.5
+    target_floor: float = 0.05  # below it a timer tick of the server looks like a queue
+    cut: float = 0.5  # smallest factor of one decrease
+    fill: float = 0.5  # targets of queueing left after a decrease: some queue keeps the slots busy
+    calm: float = 0.7  # of the target: below it growth, above it none
+    add: float = 0.1  # growth per window: add + scale * limit, doubling while clean ...
+    scale: float = 0.1
+    accelerate: float = 0.5  # ... up to this share of the limit
+    clean_max: int = 8
+
+    # -- window
+    full: int = 16  # answers
+    few: int = 4  # answers that suffice after `least` seconds and a round trip
+    least: float = 0.5
+    seen: float = 0.5  # share that must have been sent after the last growth, else growth outruns its own echo
+    alarm: float = 2.0  # two answers are a window when both waited this long
+
+    # -- estimators
+    smooth: float = 0.1  # EWMA weight of one latency
+    history: int = 64  # answers in a regression; fewer are noise, more are another load
+    fit_min: int = 8
+    spread: float = 0.3  # of the mean: below it tokens explain nothing
+    short: float = 0.25  # weight of an answer: 1 / (short + tokens / mean) ** 2; short answers tell the queue
+    alike_noise: float = 2.0  # standard errors of the median
+    alike_factor: float = 2.0  # above the best median: only then congested when all answers are alike
+    alike_leak: float = 1.01  # per window, so that an idle hour is forgotten
+
+    # -- learned rate of a token bucket
+    pace: float = 0.98  # of the rate seen between two refusals
+    pace_gain: float = 0.01  # per second ...
+    pace_double: float = 4.0  # ... doubling in this time without a refusal, else a wrong rate starves for minutes
+    pace_gain_max: float = 0.5
+    pace_answers: int = 4
+    pace_span: float = 1.0
+
+
+TUNING: Final = Tuning()
