@@ -1,1 +1,1 @@
-"""The reference server. Shares no code with the client."""
+"""The reference server: a GPU server small enough for a laptop. Shares no code with the client."""
