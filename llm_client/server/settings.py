@@ -24,7 +24,7 @@ class SettingsError(ValueError):
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-def seconds(text: str) -> float:
+def duration(text: str) -> float:
     """Read `1.5`, `1.5s`, `200ms`, `2m` or `1h`."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?\s*", text)
     if match is None:
@@ -64,7 +64,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _retry_after(text: str) -> float | str:
-    return text.lower() if text.lower() in {"auto", "none"} else seconds(text)
+    return text.lower() if text.lower() in {"auto", "none"} else duration(text)
 
 
 def option(default: Any, text: str, read: Callable[[str], Any] = str, *, secret: bool = False) -> Any:
@@ -84,25 +84,25 @@ class Settings:
     port: int = option(8000, "port to listen on; 0 takes a free one", integer)
     engine: str = option("workers", f"what does the work: {', '.join(ENGINES)}")
     workers: int = option(2, "workers of the engine `workers`", integer)
-    seconds: float = option(1.0, "time a worker needs for one request", seconds)
+    seconds: float = option(1.0, "time a worker needs for one request", duration)
     queue: int | str | None = option(
         100, "how many may wait: a number, `unbounded`, or `auto` (see max-latency)", _queue
     )
-    max_latency: float = option(5.0, "patience that `queue auto` is sized for", seconds)
+    max_latency: float = option(5.0, "patience that `queue auto` is sized for", duration)
     overflow: str = option("reject", "when the queue is full: reject, drop (429 without a hint) or delay", str)
     status: int = option(429, "status of a refusal for overload: 429 or 503", integer)
     retry_after: float | str = option("auto", "Retry-After of refusals: auto, none or a time", _retry_after)
-    max_delay: float = option(5.0, "how long `delay` lets a request stand outside the full queue", seconds)
-    queue_timeout: float | None = option(None, "longest wait in the queue, or off", _or_none(seconds, "off", "none"))
+    max_delay: float = option(5.0, "how long `delay` lets a request stand outside the full queue", duration)
+    queue_timeout: float | None = option(None, "longest wait in the queue, or off", _or_none(duration, "off", "none"))
     models: tuple[str, ...] = option(("reference",), "names of the served models, with commas", _names)
     strict_models: bool = option(False, "answer 404 for other model names", switch)
     tokens: int | None = option(None, "length of an answer when the request sets none", _or_none(integer, "auto"))
-    loading: float = option(0.0, "how long the model seems to load after the start", seconds)
-    drain: float = option(30.0, "how long running work may go on after SIGTERM", seconds)
+    loading: float = option(0.0, "how long the model seems to load after the start", duration)
+    drain: float = option(30.0, "how long running work may go on after SIGTERM", duration)
     max_body: int = option(8 << 20, "largest request body in bytes", integer)
     max_headers: int = option(64 << 10, "largest request head in bytes", integer)
-    read_timeout: float = option(10.0, "how long a client may take to send its request", seconds)
-    keepalive: float = option(75.0, "how long an idle connection is kept", seconds)
+    read_timeout: float = option(10.0, "how long a client may take to send its request", duration)
+    keepalive: float = option(75.0, "how long an idle connection is kept", duration)
     max_concurrency: int = option(20_000, "requests in progress at most; above it 503", integer)
     request_log: int = option(10_000, "how many requests `/stats?log=N` remembers", integer)
 
