@@ -6,12 +6,15 @@ cost c moves it by c / rate; it may lie at most burst / rate ahead of now.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import Literal
 
 from llm_client.core.ledger import Ledger
 from llm_client.core.quota import Quota
 from llm_client.errors import ConfigError
+from llm_client.model import Cost
 
 # A wait shorter than this is none: who comes back exactly when told must not be told again, whatever the clock's
 # last digits say.
@@ -75,13 +78,17 @@ class Rate:
 class Reservation:
     """What a call took on an estimate; corrected once, by `settle` or `refund`."""
 
-    __slots__ = ("cost", "number", "open")
+    __slots__ = ("cost", "number")
 
     def __init__(self, cost: float, number: int) -> None:
-        """Hold `cost`, entered in the bucket's ledger under `number`."""
+        """Hold `cost`, entered in the bucket's ledger under `number`; 0 once it is settled."""
         self.cost = cost
         self.number = number
-        self.open = True
+
+    @property
+    def open(self) -> bool:
+        """It is not settled yet."""
+        return self.number > 0
 
 
 class Bucket:
@@ -147,7 +154,7 @@ class Bucket:
         """
         need = self._full_at - now
         if cost <= self.burst:
-            need = (need if need > 0.0 else 0.0) + cost * self._step - self._span
+            need = (need if need > 0.0 else 0.0) + cost * self._step - self._span  # noqa: FURB136 - a third of max()
         if self._quota is not None:
             need = max(need, self._quota.wait(cost, now))
         return need if need > _TOLERANCE else 0.0
@@ -179,23 +186,26 @@ class Bucket:
                 nobody told.
             now: monotonic seconds.
         """
-        if not reservation.open:
+        number, cost = reservation.number, reservation.cost
+        if not number:
             return
-        reservation.open = False
-        cost = reservation.cost
-        self._open -= 1
-        # Sums of floats drift; with nothing open the truth is known.
-        self.reserved = self.reserved - cost if self._open else 0.0
+        reservation.number = 0
         if actual is None or not isfinite(actual):
             actual = cost
-        actual = max(0.0, actual)
+        elif actual < 0.0:
+            actual = 0.0
         self.consumed += actual
         if actual > cost:
             start = max(now, self._full_at)
             self._full_at = min(start + (actual - cost) * self._step, max(start, now + 2.0 * self._span))
         elif actual < cost:
-            self._full_at -= self._ledger.surplus(reservation.number, (cost - actual) * self._step)
-        if not self._open:
+            self._full_at -= self._ledger.surplus(number, (cost - actual) * self._step)
+        self._open -= 1
+        if self._open:
+            self.reserved -= cost
+        else:
+            # Sums of floats drift; with nothing open the truth is known.
+            self.reserved = 0.0
             self._ledger.forget()
 
     def refund(self, reservation: Reservation, now: float) -> None:
@@ -205,7 +215,8 @@ class Bucket:
     def observe(self, remaining: float, reset: float | None, now: float, *, limit: float | None = None) -> None:
         """Take in what the server says is left. It lowers the level, never raises it.
 
-        Below a tenth of the limit, what is left is spread evenly until the reset.
+        Below a tenth of the limit, what is left is spread evenly until the reset. Settle the call that was answered
+        first: it is in the server's books already, while those still under way may not be.
 
         Args:
             remaining: units left in the server's books; negative or undefined is ignored.
@@ -216,7 +227,6 @@ class Bucket:
         if not isfinite(remaining) or remaining < 0.0:
             return
         whole = (limit or self.burst / self._share) * self._share
-        # What is under way may not be in the server's books yet.
         left = max(0.0, remaining * self._share - self.reserved)
         if self.rate < inf and self.level(now) > left:
             self._withdraw(now + (self.burst - left) * self._step - max(now, self._full_at), now)
@@ -234,3 +244,75 @@ class Bucket:
             lead = 0.0
         self._full_at += seconds
         return self._ledger.note(lead)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A bucket with its place: whose limit it is, and what it counts.
+
+    Attributes:
+        scope: for messages, such as `account prod` or `endpoint gpu-a`.
+        dimension: `requests` or `tokens`.
+    """
+
+    scope: str
+    dimension: Literal["requests", "tokens"]
+    bucket: Bucket
+
+    def units(self, cost: Cost) -> float:
+        """Return what one call costs here."""
+        return 1.0 if self.dimension == "requests" else cost.total
+
+
+Hold = tuple[Reservation, ...]
+"""A call's reservations, one for each member of the set they were taken from."""
+
+
+class BucketSet:
+    """All buckets that one call must pass, decided together: it takes from every one or from none.
+
+    A bucket may be a member of many sets (the account's stands in those of all its endpoints). Guarded by the owner of
+    all of them.
+    """
+
+    __slots__ = ("members",)
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        """Join buckets; an empty set lets everything through."""
+        self.members = tuple(members)
+
+    def wait(self, cost: Cost, now: float) -> float:
+        """Return seconds until every bucket allows this cost; 0.0 is now. Changes nothing."""
+        longest = 0.0
+        for member in self.members:
+            wait = member.bucket.wait(member.units(cost), now)
+            longest = max(longest, wait)
+        return longest
+
+    def binding(self, cost: Cost, now: float) -> Member | None:
+        """Return the member that makes this cost wait longest, for the error that names it; None when none does."""
+        waits = [(member.bucket.wait(member.units(cost), now), member) for member in self.members]
+        longest = max(waits, key=lambda entry: entry[0], default=None)
+        return longest[1] if longest is not None and longest[0] > 0.0 else None
+
+    def take(self, cost: Cost, now: float) -> Hold:
+        """Take from every bucket what `wait` allowed.
+
+        Raises:
+            RuntimeError: `wait` did not allow it; nothing was taken from any.
+        """
+        short = self.binding(cost, now)
+        if short is not None:
+            msg = f"bucket: {short.scope} lacks {short.dimension}; take only after wait() returned 0.0"
+            raise RuntimeError(msg)
+        return tuple(member.bucket.take(member.units(cost), now) for member in self.members)
+
+    def settle(self, hold: Hold, tokens: float | None, now: float) -> None:
+        """Settle a call that reached the server: one request, and the tokens it did cost; None keeps the estimate."""
+        for member, reservation in zip(self.members, hold, strict=True):
+            member.bucket.settle(reservation, tokens if member.dimension == "tokens" else None, now)
+
+    def refund(self, hold: Hold, now: float) -> None:
+        """Give everything back: the call was never sent, or the server declined it."""
+        for member, reservation in zip(self.members, hold, strict=True):
+            member.bucket.refund(reservation, now)

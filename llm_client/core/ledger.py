@@ -51,9 +51,9 @@ class Ledger:
         A deficit needs no entry: charged in full it can only raise leads, and lower ones err on the limit's side.
         """
         leads, marks = self._leads, self._marks
-        first = bisect_right(marks, number)
-        if first == len(marks):
+        if not marks or marks[-1] <= number:
             return seconds
+        first = bisect_right(marks, number)
         seconds = min(seconds, leads[first])
         for place in range(first, len(leads)):
             leads[place] -= seconds
