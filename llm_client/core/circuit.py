@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from llm_client.errors import ConfigError
 from llm_client.model import Kind, Outcome
@@ -116,8 +116,7 @@ class Refused:
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """One change of state, for the event bus. `until` is the end of an open time."""
 
     old: str
