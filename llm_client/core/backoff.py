@@ -172,7 +172,7 @@ KINDS: dict[str, type[Backoff]] = {
 }
 
 
-def build(kind: str, *, base: float, cap: float) -> Backoff:
+def backoff(kind: str, base: float, cap: float) -> Backoff:
     """Make the strategy that a profile names.
 
     Raises:

@@ -75,7 +75,7 @@ class Rate:
         return Bucket(self.per_second, self.effective_burst, now, share=1.0 / self.fleet_size)
 
 
-class Reservation:
+class Withdrawal:
     """What a call took on an estimate; corrected once, by `settle` or `refund`."""
 
     __slots__ = ("cost", "number")
@@ -159,7 +159,7 @@ class Bucket:
             need = max(need, self._quota.wait(cost, now))
         return need if need > _TOLERANCE else 0.0
 
-    def take(self, cost: float, now: float) -> Reservation:
+    def take(self, cost: float, now: float) -> Withdrawal:
         """Take what `wait` allowed.
 
         Raises:
@@ -172,24 +172,24 @@ class Bucket:
             self._quota.take(cost, now)
         self._open += 1
         self.reserved += cost
-        return Reservation(cost, self._withdraw(cost * self._step, now))
+        return Withdrawal(cost, self._withdraw(cost * self._step, now))
 
-    def settle(self, reservation: Reservation, actual: float | None, now: float) -> None:
+    def settle(self, withdrawal: Withdrawal, actual: float | None, now: float) -> None:
         """Replace the estimate by what the call did cost; a second time changes nothing.
 
         A surplus comes back as far as it would not have spilled over meanwhile: see `core.ledger`. A deficit becomes
         debt, at most two bursts in all, so that one wild `usage` does not stop everything.
 
         Args:
-            reservation: what `take` returned.
+            withdrawal: what `take` returned.
             actual: units; None keeps the estimate: for a call that was cancelled after it was sent, or whose cost
                 nobody told.
             now: monotonic seconds.
         """
-        number, cost = reservation.number, reservation.cost
+        number, cost = withdrawal.number, withdrawal.cost
         if not number:
             return
-        reservation.number = 0
+        withdrawal.number = 0
         if actual is None or not isfinite(actual):
             actual = cost
         elif actual < 0.0:
@@ -208,9 +208,9 @@ class Bucket:
             self.reserved = 0.0
             self._ledger.forget()
 
-    def refund(self, reservation: Reservation, now: float) -> None:
+    def refund(self, withdrawal: Withdrawal, now: float) -> None:
         """Give everything back: the server did no work."""
-        self.settle(reservation, 0.0, now)
+        self.settle(withdrawal, 0.0, now)
 
     def observe(self, remaining: float, reset: float | None, now: float, *, limit: float | None = None) -> None:
         """Take in what the server says is left. It lowers the level, never raises it.
@@ -264,8 +264,30 @@ class Member:
         return 1.0 if self.dimension == "requests" else cost.total
 
 
-Hold = tuple[Reservation, ...]
-"""A call's reservations, one for each member of the set they were taken from."""
+class Reservation:
+    """What one call took from every bucket of a set; ended once, by one of three."""
+
+    __slots__ = ("_members", "_taken")
+
+    def __init__(self, members: tuple[Member, ...], taken: tuple[Withdrawal, ...]) -> None:
+        """Pair each member with what was taken from it."""
+        self._members = members
+        self._taken = taken
+
+    def settle(self, tokens: float, now: float) -> None:
+        """Book a call that the server answered: one request, and these tokens in place of the estimate."""
+        for member, taken in zip(self._members, self._taken, strict=True):
+            member.bucket.settle(taken, tokens if member.dimension == "tokens" else None, now)
+
+    def keep(self, now: float) -> None:
+        """Book the estimate: the call was sent, and nobody told its cost."""
+        for member, taken in zip(self._members, self._taken, strict=True):
+            member.bucket.settle(taken, None, now)
+
+    def refund(self, now: float) -> None:
+        """Give everything back: the call was never sent, or the server declined it."""
+        for member, taken in zip(self._members, self._taken, strict=True):
+            member.bucket.refund(taken, now)
 
 
 class BucketSet:
@@ -295,7 +317,7 @@ class BucketSet:
         longest = max(waits, key=lambda entry: entry[0], default=None)
         return longest[1] if longest is not None and longest[0] > 0.0 else None
 
-    def take(self, cost: Cost, now: float) -> Hold:
+    def take(self, cost: Cost, now: float) -> Reservation:
         """Take from every bucket what `wait` allowed.
 
         Raises:
@@ -305,14 +327,5 @@ class BucketSet:
         if short is not None:
             msg = f"bucket: {short.scope} lacks {short.dimension}; take only after wait() returned 0.0"
             raise RuntimeError(msg)
-        return tuple(member.bucket.take(member.units(cost), now) for member in self.members)
-
-    def settle(self, hold: Hold, tokens: float | None, now: float) -> None:
-        """Settle a call that reached the server: one request, and the tokens it did cost; None keeps the estimate."""
-        for member, reservation in zip(self.members, hold, strict=True):
-            member.bucket.settle(reservation, tokens if member.dimension == "tokens" else None, now)
-
-    def refund(self, hold: Hold, now: float) -> None:
-        """Give everything back: the call was never sent, or the server declined it."""
-        for member, reservation in zip(self.members, hold, strict=True):
-            member.bucket.refund(reservation, now)
+        taken = tuple(member.bucket.take(member.units(cost), now) for member in self.members)
+        return Reservation(self.members, taken)
