@@ -1,0 +1,120 @@
+"""Builds whole HTTP clients, and puts our network streams beneath them.
+
+A transport passed to a client switches off its limits, certificates and proxies without a word, so the library builds
+everything itself, and only the lowest layer is exchanged: the network backend of each connection pool.
+"""
+
+from __future__ import annotations
+
+from http.cookiejar import CookieJar
+from importlib.util import find_spec
+from typing import Any, Final
+
+from llm_client.errors import ConfigError
+from llm_client.profiles.pool_types import HttpSpec
+from llm_client.transport.family import Family
+from llm_client.transport.trust import Trust
+
+_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+
+
+class _NoCookies(CookieJar):
+    """Keeps nothing: an API is spoken to with a key, and a cookie would tie calls to one replica."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        """Leave the answer's cookies where they are."""
+
+    def add_cookie_header(self, request: Any) -> None:
+        """Add none."""
+
+
+def check(spec: HttpSpec, family: Family) -> None:
+    """Refuse what cannot work, before anything is sent.
+
+    Raises:
+        ConfigError: a package is missing, or the proxy's URL makes no sense.
+    """
+    if spec.http2 and find_spec("h2") is None:
+        msg = f"http.http2: the h2 package is not installed; run pip install '{family.name}[http2]'"
+        raise ConfigError(msg, path="http.http2")
+    if spec.proxy is not None:
+        scheme, separator, _rest = spec.proxy.reveal().partition("://")
+        if not separator or scheme.lower() not in _SCHEMES:
+            msg = "http.proxy: expected http://host:port, https://host:port or socks5://host:port"
+            raise ConfigError(msg, path="http.proxy")
+        if scheme.lower().startswith("socks") and find_spec("socksio") is None:
+            msg = f"http.proxy: a SOCKS proxy needs the socksio package; run pip install '{family.name}[socks]'"
+            raise ConfigError(msg, path="http.proxy")
+
+
+def build(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, asynchronous: bool, fresh: bool) -> Any:
+    """Build a client whose connections are ours.
+
+    Args:
+        spec: the profile's network settings.
+        family: the HTTP library.
+        trust: the TLS context, shared by every client of one transport.
+        backend: opens the connections.
+        asynchronous: which of the library's two clients.
+        fresh: never reuse a connection.
+
+    Raises:
+        ConfigError: the library refuses the settings, or is built differently from what this package knows.
+    """
+    keep = not fresh and spec.keepalive > 0
+    options = {
+        "verify": trust.context,
+        "trust_env": spec.trust_env,
+        "http2": spec.http2,
+        "proxy": _proxy(spec, family, trust),
+        "timeout": family.timeout(None),
+        # Nobody waits inside the pool: how many requests are in flight is decided above.
+        "limits": family.limits(
+            max_connections=None,
+            max_keepalive_connections=None if keep else 0,
+            keepalive_expiry=spec.keepalive,
+        ),
+        "follow_redirects": False,
+        "cookies": _NoCookies(),
+    }
+    made = family.async_client if asynchronous else family.client
+    try:
+        client = made(**options)
+    except (ImportError, ValueError) as error:  # proxies that the environment names
+        msg = f"http: {family.name} refuses the network settings ({type(error).__name__}); check the proxy variables"
+        raise ConfigError(msg, path="http") from None
+    _install(client, family, backend, asynchronous=asynchronous)
+    return client
+
+
+def _proxy(spec: HttpSpec, family: Family, trust: Trust) -> Any:
+    if spec.proxy is None:
+        return None
+    url = spec.proxy.reveal()
+    secure = url.lower().startswith("https:")
+    try:
+        return family.proxy(url, ssl_context=trust.context if secure else None)
+    except Exception:  # noqa: BLE001 - the error may quote the proxy's password
+        msg = "http.proxy: not a valid URL; expected http://host:port"
+        raise ConfigError(msg, path="http.proxy") from None
+
+
+def _install(client: Any, family: Family, backend: Any, *, asynchronous: bool) -> None:
+    """Exchange the network backend of every pool of a client, and make sure that there were pools to change."""
+    kind = family.async_transport if asynchronous else family.transport
+    base = family.core.AsyncNetworkBackend if asynchronous else family.core.NetworkBackend
+    try:
+        transports = [client._transport, *client._mounts.values()]  # noqa: SLF001 - no public way leads here
+        pools = [transport._pool for transport in transports if isinstance(transport, kind)]  # noqa: SLF001
+        known = bool(pools) and callable(client._transport_for_url)  # noqa: SLF001
+        for pool in pools:
+            known = known and isinstance(pool._network_backend, base)  # noqa: SLF001
+            pool._network_backend = backend  # noqa: SLF001
+    except AttributeError:
+        known = False
+    if not known:
+        version = getattr(family.http, "__version__", "of unknown version")
+        msg = (
+            f"http.family: {family.name} {version} is built differently from what this package knows; pin an older one"
+        )
+        raise ConfigError(msg, path="http.family")

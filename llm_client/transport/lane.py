@@ -1,0 +1,148 @@
+"""What belongs to one event loop: its HTTP clients, its sockets, and the tasks that send."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from llm_client.transport.answer import Flight
+from llm_client.transport.attempt import Attempt
+from llm_client.transport.net_aio import AsyncBackend
+from llm_client.transport.sockets import Sockets
+from llm_client.transport.trust import Trust
+
+# How long a cancelled caller waits for its request to be withdrawn; the disconnect itself takes microseconds.
+_WITHDRAW: Final = 1.0
+
+
+class Lane:
+    """One loop's half of a transport. Used on its own loop only, `close_from_outside` aside.
+
+    Attributes:
+        sockets: every open one.
+        flights: answers that are being read.
+        tasks: sends and clean-ups under way.
+    """
+
+    def __init__(self, make: Callable[..., Any], core: Any, sockets: Sockets, trust: Trust) -> None:
+        """Build the client that keeps connections; the other one waits until it is asked for."""
+        self.sockets = sockets
+        self.flights: set[Flight] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._make = make
+        self._backend = AsyncBackend(core, sockets, trust)
+        self._clients: dict[bool, Any] = {False: make(self._backend, fresh=False)}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that sends here."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def client(self, *, fresh: bool) -> Any:
+        """Return the client that keeps connections, or the one that never reuses any."""
+        client = self._clients.get(fresh)
+        if client is None:
+            client = self._clients[fresh] = self._make(self._backend, fresh=fresh)
+        return client
+
+    async def send(self, transport: Any, request: Any, attempt: Attempt) -> Any:
+        """Send a request in a task of this lane, and return the library's response when the head has come.
+
+        Raises:
+            Exception: whatever the library raises.
+        """
+        waiter: asyncio.Future[Any] = self.loop.create_future()
+        task = self.spawn(_deliver(transport, request, waiter))
+        try:
+            response, error = await waiter
+        except asyncio.CancelledError:
+            await self._withdraw(task, waiter, attempt)
+            raise
+        if error is not None:
+            raise error
+        return response
+
+    async def _withdraw(self, task: asyncio.Task[None], waiter: asyncio.Future[Any], attempt: Attempt) -> None:
+        """Take a request back, for a caller that has gone."""
+        if waiter.done() and not waiter.cancelled():
+            response, _error = waiter.result()  # it came in the same step as the cancellation
+            if response is not None:
+                attempt.kill()
+                self.reap(Flight(response, None, attempt))
+            return
+        attempt.stopped = True
+        if attempt.sent:
+            attempt.kill()
+            task.cancel()
+            await asyncio.wait({task}, timeout=_WITHDRAW)
+
+    async def give_back(self, flight: Flight) -> None:
+        """Return a connection to its pool, or close it; finished even if the caller is cancelled."""
+        self.flights.discard(flight)
+        try:
+            await _close(flight)
+        except asyncio.CancelledError:
+            self.spawn(_close(flight))
+            raise
+
+    def reap(self, flight: Flight) -> None:
+        """Close, in a task, a response whose reader has gone."""
+        self.flights.discard(flight)
+        self.spawn(_close(flight))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something that must end in good order; the loop itself holds tasks by weak references only."""
+        task = self.loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def aclose(self) -> None:
+        """Close everything."""
+        self.sockets.shut_all()
+        for client in self._clients.values():
+            with contextlib.suppress(Exception):
+                await client.aclose()
+        others = self.tasks - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=_WITHDRAW)
+        self.sockets.close_all()
+
+    def close_from_outside(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close everything, from another thread or loop."""
+        if loop.is_closed():
+            self.sockets.close_all()
+            return
+        self.sockets.shut_all()
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: self.spawn(self.aclose()))
+
+
+async def _deliver(transport: Any, request: Any, waiter: asyncio.Future[Any]) -> None:
+    """Send, and leave response and error with the waiter, or close the response if nobody waits any longer."""
+    try:
+        response = await transport.handle_async_request(request)
+    except asyncio.CancelledError:
+        waiter.cancel()  # the loop is shutting down, or the caller has gone
+        raise
+    except Exception as error:  # noqa: BLE001 - the caller sorts them
+        if not waiter.done():
+            waiter.set_result((None, error))
+    else:
+        if waiter.done():
+            await response.stream.aclose()
+        else:
+            waiter.set_result((response, None))
+
+
+async def _close(flight: Flight) -> None:
+    with contextlib.suppress(Exception):  # the connection may be gone already
+        await flight.response.stream.aclose()
+    if flight.parts is not None:
+        with contextlib.suppress(Exception):
+            await flight.parts.aclose()

@@ -1,0 +1,163 @@
+"""Blocking connections whose time-outs are asked for anew at each read and write.
+
+They wrap the core library's own streams, so TLS, TLS inside TLS and error mapping stay the library's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterable
+from typing import Any, Final
+
+from llm_client.transport.attempt import Attempt, seconds
+from llm_client.transport.sockets import Sockets, shut
+from llm_client.transport.trust import Trust
+
+
+def keepalive_options() -> tuple[tuple[int, int, int], ...]:
+    """Socket options: no delay, and a probe a minute so that firewalls keep a silent, thinking connection."""
+    options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        number = getattr(socket, name, None)
+        if number is not None:
+            options.append((socket.IPPROTO_TCP, number, value))
+    return tuple(options)
+
+
+OPTIONS: Final = keepalive_options()
+
+
+class SyncBackend:
+    """Opens connections for a pool of the core library, within the time the attempt has left."""
+
+    def __init__(self, core: Any, sockets: Sockets, trust: Trust) -> None:
+        """Keep what every connection needs."""
+        self._core = core
+        self._inner = core.SyncBackend()
+        self._sockets = sockets
+        self._trust = trust
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: Any = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> SyncStream:
+        """Try the host's addresses one after the other, each with a fair share of the time left."""
+        if isinstance(timeout, Attempt):
+            timeout.connecting()
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise self._core.ConnectError(error) from error
+        addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+        options = [*OPTIONS, *(socket_options or ())]
+        for left in range(len(addresses), 0, -1):
+            share = seconds(timeout)
+            if share is not None:
+                if share <= 0.0:
+                    raise self._core.ConnectTimeout
+                share /= left
+            address = addresses[-left]
+            try:
+                stream = self._inner.connect_tcp(address, port, share, local_address, options)
+            except (self._core.ConnectError, self._core.ConnectTimeout):
+                if left == 1:
+                    raise
+            else:
+                return SyncStream(stream, self._core, self._sockets, self._trust)
+        raise self._core.ConnectError(socket.gaierror(socket.EAI_NONAME, "no address"))
+
+    def connect_unix_socket(self, path: str, timeout: Any = None, socket_options: Any = None) -> SyncStream:
+        """Connect to a local socket."""
+        if isinstance(timeout, Attempt):
+            timeout.connecting()
+        stream = self._inner.connect_unix_socket(path, seconds(timeout), socket_options)
+        return SyncStream(stream, self._core, self._sockets, self._trust)
+
+    def sleep(self, duration: float) -> None:
+        """Wait between the core's own connection retries, which are switched off."""
+        self._inner.sleep(duration)
+
+
+class SyncStream:
+    """One connection.
+
+    Attributes:
+        uses: how many requests it has carried.
+        multiplexed: whether it carries several at once (HTTP/2).
+    """
+
+    def __init__(self, inner: Any, core: Any, sockets: Sockets, trust: Trust) -> None:
+        """Take over a stream of the core library, and remember its socket."""
+        self._inner = inner
+        self._core = core
+        self._sockets = sockets
+        self._trust = trust
+        self._socket: socket.socket = inner.get_extra_info("socket")
+        self.uses = 0
+        ssl_object = inner.get_extra_info("ssl_object")
+        self.multiplexed = ssl_object is not None and ssl_object.selected_alpn_protocol() == "h2"
+        sockets.add(self._socket)
+
+    def read(self, max_bytes: int, timeout: Any = None) -> bytes:
+        """Read once, for as long as the attempt has time left now."""
+        if not isinstance(timeout, Attempt):
+            plain: bytes = self._inner.read(max_bytes, timeout)
+            return plain
+        left = timeout.remaining()
+        if left is not None and left <= 0.0:
+            raise self._core.ReadTimeout
+        data: bytes = self._inner.read(max_bytes, left)
+        if data:
+            timeout.received(self)
+        return data
+
+    def write(self, buffer: bytes, timeout: Any = None) -> None:
+        """Write all, noting when it is a request's head."""
+        if not isinstance(timeout, Attempt):
+            self._inner.write(buffer, timeout)
+            return
+        if buffer:
+            timeout.writing(self, buffer)
+            left = timeout.remaining()
+            if left is not None and left <= 0.0:
+                raise self._core.WriteTimeout
+            self._inner.write(buffer, left)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self._sockets.discard(self._socket)
+        self._inner.close()
+
+    def kill(self) -> None:
+        """Let the peer see the end, and wake whoever reads here."""
+        shut(self._socket)
+
+    def drop(self) -> None:
+        """Close the descriptor of a connection that nobody uses any more. Callable from finalizers."""
+        self._sockets.discard(self._socket)
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: Any = None
+    ) -> SyncStream:
+        """Go on in TLS; the socket moves into the new stream."""
+        if ssl_context is self._trust.context:
+            self._trust.load()
+        left = seconds(timeout)
+        if left is not None and left <= 0.0:
+            self.close()
+            raise self._core.ConnectTimeout
+        self._sockets.discard(self._socket)
+        inner = self._inner.start_tls(ssl_context, server_hostname, left)
+        return SyncStream(inner, self._core, self._sockets, self._trust)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Answer what the core asks about its own streams."""
+        return self._inner.get_extra_info(info)
