@@ -1,0 +1,173 @@
+r"""Server-sent events from any cut of the bytes, as the WHATWG standard frames them and as servers bend it.
+
+Lines end at CR LF, LF or CR and nowhere else: U+2028, U+2029 and U+0085 are text. Beyond the standard, because servers
+do so: a pending event is dispatched at the end of the body when it is whole; a line that is a JSON object by itself is
+an event (Lemonade, LMDeploy's proxy, NDJSON); a field named `error` is an error event (llama.cpp until September
+2025); a line that starts with `<` is a page some proxy put in.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from llm_client.wire.problem import decode_json
+
+MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+DONE: Final = "[DONE]"
+# The name under which an HTML line is reported; no server-sent event can be called so by accident.
+HTML: Final = "<html>"
+ERROR: Final = "error"
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class ServerEvent(NamedTuple):
+    """One event. `name` is empty for the usual unnamed one."""
+
+    name: str
+    data: str
+
+
+class Decoder:
+    """Turns chunks of bytes into events.
+
+    Not thread-safe; owned by whoever reads the body.
+
+    Attributes:
+        comments: how many keep-alive comments were seen.
+        overflow: an event exceeded the bound; everything after it is dropped.
+        leftover: the body ended inside an event.
+    """
+
+    __slots__ = (
+        "_data", "_head", "_held", "_limit", "_name", "_pieces", "_size", "_skip_lf", "comments", "leftover", "overflow"
+    )  # fmt: skip
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        """Bound one event, line ends included, to `max_event_bytes`."""
+        self.comments = 0
+        self.overflow = False
+        self.leftover = False
+        self._limit = max_event_bytes
+        self._head: bytes | None = b""  # the first bytes, until it is known whether they are a BOM
+        self._pieces: list[bytes] = []  # the line whose end has not come yet
+        self._held = 0  # its bytes
+        self._skip_lf = False  # the last chunk ended with CR: a LF right after it belongs to it
+        self._name = ""
+        self._data: list[bytes] = []
+        self._size = 0  # bytes in `_data`
+
+    def feed(self, chunk: bytes) -> list[ServerEvent]:
+        """Take the next bytes; return the events they complete."""
+        if self._head is not None:
+            chunk = self._past_bom(chunk)
+        if not chunk or self.overflow:
+            return []
+        if self._skip_lf:
+            self._skip_lf = False
+            if chunk[0] == 10:
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._skip_lf = chunk[-1] == 13
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = chunk.split(b"\n")
+        tail = lines.pop()
+        if lines and self._pieces:
+            self._pieces.append(lines[0])
+            lines[0] = b"".join(self._pieces)
+            self._pieces.clear()
+            self._held = 0
+        events: list[ServerEvent] = []
+        for line in lines:
+            self._line(line, events)
+        if tail:
+            self._pieces.append(tail)
+            self._held += len(tail)
+        if self._held + self._size > self._limit:
+            self.overflow = True
+            self._pieces.clear()
+            self._data.clear()
+        return events
+
+    def end(self) -> list[ServerEvent]:
+        """Say that the body is over; return the event it ended in, if that is whole."""
+        events: list[ServerEvent] = []
+        if self._head:
+            head, self._head = self._head, None
+            events = self.feed(head)
+        if self._pieces:
+            line = b"".join(self._pieces)
+            self._pieces.clear()
+            self._held = 0
+            self._line(line, events)
+        if self._data or self._name == ERROR:
+            text = self._text().strip()
+            if self._name == ERROR or text.startswith(DONE) or _is_json(text):
+                self._dispatch(events)
+            else:
+                self.leftover = True
+        return events
+
+    def _past_bom(self, chunk: bytes) -> bytes:
+        head = (self._head or b"") + chunk
+        if len(head) < 3 and _BOM.startswith(head):
+            self._head = head
+            return b""
+        self._head = None
+        return head.removeprefix(_BOM)
+
+    def _line(self, line: bytes, events: list[ServerEvent]) -> None:
+        if line.startswith(b"data:"):
+            value = line[6:] if line[5:6] == b" " else line[5:]
+            self._data.append(value)
+            self._size += len(value) + 1
+        elif not line:
+            if self._data or self._name:
+                self._dispatch(events)
+        else:
+            self._rare_line(line, events)
+
+    def _rare_line(self, line: bytes, events: list[ServerEvent]) -> None:
+        first = line[0]
+        if first == 58:  # a comment
+            self.comments += 1
+        elif first == 60:  # "<"
+            events.append(ServerEvent(HTML, line.decode("utf-8", "replace")))
+        elif first == 123:  # "{"
+            text = line.decode("utf-8", "replace")
+            if _is_json(text):
+                if self._data:
+                    self._dispatch(events)
+                events.append(ServerEvent("", text))
+        else:
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"event":
+                self._name = value.decode("utf-8", "replace")
+            elif name == b"data":  # without a colon: an empty line of data
+                self._data.append(b"")
+                self._size += 1
+            elif name == b"error":
+                events.append(ServerEvent(ERROR, value.decode("utf-8", "replace")))
+
+    def _text(self) -> str:
+        data = self._data
+        joined = data[0] if len(data) == 1 else b"\n".join(data)
+        return joined.decode("utf-8", "replace")
+
+    def _dispatch(self, events: list[ServerEvent]) -> None:
+        if self._data or self._name == ERROR:
+            text = self._text() if self._data else ""
+            if text or self._name == ERROR:
+                events.append(ServerEvent(self._name, text))
+            self._data.clear()
+            self._size = 0
+        self._name = ""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode_json(text)
+    except ValueError:
+        return False
+    return True

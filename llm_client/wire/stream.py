@@ -1,0 +1,418 @@
+"""A 2xx answer to chat, completions or responses, read as it arrives: what it says, and when it counts as whole.
+
+Decided by what arrives, not by what was asked for: an event stream, one JSON document, JSON lines or a page of HTML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from llm_client.model import OK, Headers, Outcome, Usage
+from llm_client.wire import classify
+from llm_client.wire.assemble import Assembly, as_chunk
+from llm_client.wire.assemble_responses import ENDS, ResponseAssembly
+from llm_client.wire.halves import Halves
+from llm_client.wire.problem import decode_json, is_problem
+from llm_client.wire.sse import DONE, ERROR, HTML, Decoder, ServerEvent
+from pydantic_core import from_json
+
+MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
+_SHOWN: Final = 200  # characters of a broken event in a message
+_BOM: Final = b"\xef\xbb\xbf"
+
+# What the body turns out to be. The middle three are JSON: one line so far; one whole line; surely one document.
+_UNDECIDED, _LINE, _WHOLE, _DOCUMENT, _EVENTS = range(5)
+# Content types whose JSON lines are events rather than one document.
+_LINE_TYPES: Final = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+_CLOCKS: Final = frozenset({"read_timeout", "client_deadline", "decode_error"})
+
+
+class _Broken(str):
+    """Text that should have been JSON."""
+
+    __slots__ = ()
+
+
+def _decoded(text: str) -> object:
+    if not text:
+        return None
+    try:
+        return decode_json(text)
+    except ValueError:
+        return _Broken(text)
+
+
+class Chunk(NamedTuple):
+    """One chunk for the caller.
+
+    Attributes:
+        data: the decoded object.
+        raw: its text as it came.
+        name: the event's name; empty for the usual unnamed one.
+    """
+
+    data: dict[str, Any]
+    raw: str
+    name: str
+
+
+class StreamReader:
+    """Reads one answer, sans I/O: feed it bytes, then say how the body ended. Not thread-safe.
+
+    Attributes:
+        ended: a terminal marker was seen (`[DONE]`, the Responses API's last event, a failure); stop reading.
+        failure: the error the answer turned out to be, as soon as it is known.
+        unfinished: the answer was accepted although no finish reason came.
+        late: chunks that became known only when the body ended; deliver them before the outcome.
+    """
+
+    __slots__ = (
+        "_blank", "_body", "_cap", "_chunks", "_decoder", "_document", "_halves", "_headers", "_ignored", "_mode",
+        "_responses", "_route", "_status", "_strict", "_text", "_type", "_wall", "ended", "failure", "late",
+        "unfinished",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        route: str,
+        *,
+        headers: Headers,
+        wall: float,
+        content_type: str = "",
+        status: int = 200,
+        strict: bool = False,
+        cap: float = classify.DEFAULT_CAP,
+        max_event_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
+        """Prepare for one answer.
+
+        Args:
+            route: `chat`, `completions` or `responses`.
+            headers: the response's headers.
+            wall: seconds since the epoch, for dates in an error.
+            content_type: the response's; taken from the headers when left out.
+            status: the 2xx status.
+            strict: take `[DONE]` without any finish reason for a cut stream.
+            cap: seconds; a server-ordered wait above it makes the call fail.
+            max_event_bytes: the bound of one event.
+        """
+        self.ended = False
+        self.failure: Outcome | None = None
+        self.unfinished = False
+        self.late: list[Chunk] = []
+        self._route = route
+        self._headers = headers
+        self._wall = wall
+        self._cap = cap
+        self._status = status
+        self._strict = strict
+        self._type = (content_type or headers.get("content-type", "")).partition(";")[0].strip().lower()
+        self._decoder = Decoder(max_event_bytes)
+        self._text = Assembly(route)
+        self._responses = ResponseAssembly() if route == "responses" else None
+        self._halves = Halves()
+        self._mode = _UNDECIDED
+        self._document = bytearray()  # what is not known to be events
+        self._body: dict[str, Any] | None = None  # the decoded document
+        self._chunks = 0
+        self._blank = False  # blank lines came first
+        self._ignored = False  # an event of a name that means nothing here
+
+    # What has been read so far.
+
+    @property
+    def content(self) -> bool:
+        """Whether anything was delivered: text, reasoning or a tool-call delta, none of them empty."""
+        return self.progress > 0
+
+    @property
+    def progress(self) -> int:
+        """A counter that grows with every real delta, and with nothing else."""
+        return self._text.news + (self._responses.news if self._responses else 0)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the server says it cost; None when it did not say."""
+        found = self._responses.tokens if self._responses else None
+        return found or self._text.tokens
+
+    @property
+    def text(self) -> str:
+        """The content of the first choice so far."""
+        return self.text_of(0)
+
+    def text_of(self, index: int) -> str:
+        """Return the content of one choice so far."""
+        if self._responses and index == 0:
+            return self._responses.text
+        return self._text.text(index)
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning of the first choice so far."""
+        if self._responses:
+            return self._responses.reasoning
+        first = self._text.choices.get(0)
+        return "".join(first.reasoning) if first else ""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the first choice ended; None when the server did not say."""
+        if self._responses:
+            return self._responses.finish_reason
+        first = self._text.choices.get(0)
+        return first.finish if first else None
+
+    def assemble(self) -> dict[str, Any]:
+        """Return the complete non-streamed body, whichever way it came."""
+        if self._body is not None:
+            return self._body
+        return self._responses.body() if self._responses else self._text.body()
+
+    # Reading.
+
+    def feed(self, chunk: bytes) -> list[Chunk]:
+        """Take the next bytes of the body; return the chunks they complete, for the caller and in order."""
+        if self.ended or not chunk:
+            return []
+        if self._mode == _EVENTS:
+            return self._take(self._decoder.feed(chunk))
+        self._document += chunk
+        if len(self._document) > MAX_DOCUMENT_BYTES:
+            self._fail(classify.protocol("the answer is larger than 64 MiB", self._headers, retryable=False))
+            return []
+        if self._mode == _UNDECIDED:
+            self._decide()
+        if self._mode == _LINE and b"\n" in chunk:
+            self._decide_json()
+        elif self._mode == _WHOLE and chunk.strip():
+            self._mode = _EVENTS
+        return self._switched() if self._mode == _EVENTS else []
+
+    def end(self) -> Outcome:
+        """Say that the body ended cleanly; return what the answer amounts to."""
+        return self._finish(None)
+
+    def cut(self, fault: str) -> Outcome:
+        """Say that the body did not end but the network or the clock did; `fault` is a word of `FaultKind`."""
+        return self._finish(fault)
+
+    # The kind of body.
+
+    def _decide(self) -> None:
+        """Tell events from a document by the first bytes that mean something."""
+        start = bytes(self._document[:64]).removeprefix(_BOM).lstrip()
+        if not start:
+            # Blank lines keep a waiting connection alive (DeepSeek); they mean nothing.
+            self._blank = True
+            self._document = self._document.lstrip()
+        elif _BOM.startswith(start):
+            pass  # a byte order mark, in pieces
+        elif start[:1] == b"{":
+            self._mode = _LINE
+        elif start[:1] == b"[" or (start[:1] == b"<" and self._type != "text/event-stream"):
+            self._mode = _DOCUMENT
+        else:
+            self._mode = _EVENTS
+
+    def _decide_json(self) -> None:
+        """Tell lines of JSON from one document, which is not whole after its first line or ends with it."""
+        line, _, rest = bytes(self._document).removeprefix(_BOM).lstrip().partition(b"\n")
+        try:
+            decode_json(line)
+        except ValueError:
+            self._mode = _DOCUMENT
+        else:
+            self._mode = _EVENTS if self._type in _LINE_TYPES or rest.strip() else _WHOLE
+
+    def _switched(self) -> list[Chunk]:
+        pending = bytes(self._document)
+        self._document.clear()
+        self._mode = _EVENTS
+        return self._take(self._decoder.feed(pending))
+
+    # Events.
+
+    def _take(self, events: list[ServerEvent]) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        for event in events:
+            name, text = event
+            # The path of every token: an unnamed event that holds choices and no error.
+            if not name or name == "message":
+                try:
+                    data = from_json(text)
+                except ValueError:
+                    data = None
+                if type(data) is dict and data.get("choices") and not data.get("error") and not self._halves:
+                    self._chunks += 1
+                    self._text.add(data)
+                    chunks.append(Chunk(data, text, name))
+                    if self._text.stopped is not None:
+                        self._stop(last=False)
+                        if self.ended:
+                            break
+                    continue
+            self._rare(event, chunks)
+            if self.ended:
+                break
+        if self._decoder.overflow and not self.ended:
+            self._fail(classify.protocol("one event exceeds its bound", self._headers, retryable=False))
+        return chunks
+
+    def _rare(self, event: ServerEvent, chunks: list[Chunk]) -> None:
+        """Read what is not a plain chunk: the end, errors, named events, oddities."""
+        name, text = event.name, event.data.strip()
+        if text.startswith(DONE):
+            self.ended = True
+            self._stop(last=True)
+        elif name == HTML:
+            self._fail(classify.protocol("an HTML page inside the stream", self._headers, retryable=False))
+        elif name == ERROR:
+            self._fail_by(_decoded(text) if text[:1] in {"{", "["} else text)
+        elif name in {"", "message"} or name.startswith("response."):
+            self._decoded_event(_decoded(text), event, chunks)
+        else:
+            self._ignored = True
+
+    def _decoded_event(self, data: object, event: ServerEvent, chunks: list[Chunk]) -> None:
+        if isinstance(data, _Broken):
+            message = f"an event of the stream is not JSON: {data[:_SHOWN]!r}"
+            self._fail(classify.protocol(message, self._headers, retryable=True))
+            return
+        if isinstance(data, list) and len(data) == 1:
+            data = data[0]
+        if not isinstance(data, dict):
+            return  # null, a number, a string: says nothing
+        if self._halves or "\\u" in event.data:
+            data = self._halves.join(data)
+        kind = event.name or str(data.get("type", ""))
+        if kind.startswith("response."):
+            self._response_event(kind, data, event, chunks)
+        elif is_problem(data):
+            self._text.add_finish(data)
+            self._fail_by(data)
+        else:
+            self._chunks += 1
+            self._text.add(data)
+            chunks.append(Chunk(data, event.data, event.name))
+
+    def _stop(self, *, last: bool) -> None:
+        """Act on a finish reason that is no finish; an error frame after it would say more, so wait for one."""
+        choice = self._text.stopped
+        if choice is None or self.failure is not None:
+            return
+        if choice.get("error"):
+            self._fail_by({"error": choice["error"]})
+        elif last:
+            outcome = classify.of_finish(str(choice.get("finish_reason")), self._headers)
+            if outcome is not None:
+                self._fail(outcome)
+
+    def _response_event(self, kind: str, data: dict[str, Any], event: ServerEvent, chunks: list[Chunk]) -> None:
+        if self._responses is None:
+            self._responses = ResponseAssembly()
+        self._chunks += 1
+        self._responses.add(kind, data)
+        if kind in ENDS:
+            final = {**(self._responses.final or {}), "status": kind.removeprefix("response.")}
+            failed = classify.of_response_object(final, self._headers, wall=self._wall, cap=self._cap)
+            if failed is not None:
+                self._fail(failed)
+                return
+            self.ended = True
+        chunks.append(Chunk(data, event.data, event.name or kind))
+
+    # The end.
+
+    def _finish(self, fault: str | None) -> Outcome:
+        if self.failure is None and self._mode in {_LINE, _WHOLE} and self._type in _LINE_TYPES:
+            self.late += self._switched()
+        if self.failure is None and self._mode in {_LINE, _WHOLE, _DOCUMENT}:
+            self._finish_document(fault)
+        elif not self.ended:
+            self.late += self._take(self._decoder.end())
+        self._stop(last=True)
+        if self.failure is not None:
+            return self.failure
+        if self._whole():
+            return self._fine()
+        if self.ended and self._chunks and not self._strict:
+            self.unfinished = True
+            return self._fine()
+        return self._fail(self._incomplete(fault))
+
+    def _whole(self) -> bool:
+        if self._body is not None or (self._responses is not None and self._responses.final is not None):
+            return True
+        return self._text.finished
+
+    def _incomplete(self, fault: str | None) -> Outcome:
+        """Name an answer that ended without being whole."""
+        if self.ended and not self._chunks:
+            return classify.protocol("the stream ended without a single chunk", self._headers, retryable=True)
+        if fault is None and self._mode == _UNDECIDED and not self._blank and self._type != "text/event-stream":
+            return classify.protocol("an empty answer", self._headers, retryable=True, status=self._status)
+        if fault in _CLOCKS:
+            outcome = classify.of_fault(fault)
+        else:
+            outcome = classify.interrupted("the stream ended before the answer did", self._headers)
+        waiting = not self._chunks and not self._decoder.leftover
+        if waiting and (self._decoder.comments or self._ignored or self._blank):
+            # Nothing but keep-alives: a queue that did not move, which is overload and no fault.
+            outcome = replace(outcome, breaker=False, overload=True)
+        return replace(outcome, status=self._status, request_id=classify.request_id(self._headers))
+
+    def _finish_document(self, fault: str | None) -> None:
+        text = bytes(self._document).removeprefix(_BOM).strip()
+        try:
+            data = decode_json(text)
+        except ValueError:
+            if self._type == "text/event-stream" and not text.startswith(b"["):
+                self.late += self._switched() + self._take(self._decoder.end())
+                return
+            truncated = fault is not None
+            outcome = classify.undecodable(text, self._headers, status=self._status, truncated=truncated)
+            if fault in _CLOCKS:
+                outcome = classify.of_fault(fault)
+            self._fail(outcome)
+            return
+        if isinstance(data, list) and len(data) == 1:
+            data = data[0]
+        data = self._halves.join(data) if isinstance(data, dict) and b"\\u" in text else data
+        outcome = classify.of_answer(
+            data, self._headers, status=self._status, route=self._route, wall=self._wall, cap=self._cap
+        )
+        if not outcome.ok:
+            self._fail(outcome)
+        elif isinstance(data, dict):
+            self._keep_document(data)
+
+    def _keep_document(self, data: dict[str, Any]) -> None:
+        self._chunks += 1
+        self._text.add(data)
+        if self._responses is not None:
+            self._responses.add("response.completed", {"response": data})
+        if str(data.get("object")).endswith(".chunk"):
+            self.late.append(Chunk(data, "", ""))  # a stream of one line; its finish reasons decide
+            return
+        self._body = data
+        if self._responses is None:
+            self.late.append(Chunk(as_chunk(data), "", ""))
+        else:
+            event = {"type": "response.completed", "response": data}
+            self.late.append(Chunk(event, "", "response.completed"))
+
+    def _fine(self) -> Outcome:
+        return replace(OK, status=self._status, request_id=classify.request_id(self._headers))
+
+    def _fail(self, outcome: Outcome) -> Outcome:
+        """Settle on a failure; once anything was delivered nothing may be repeated."""
+        if self.content:
+            outcome = replace(outcome, retryable=False, refusal=False)
+        self.failure = outcome
+        self.ended = True
+        return outcome
+
+    def _fail_by(self, data: object) -> None:
+        self._fail(classify.of_frame(data, self._headers, wall=self._wall, cap=self._cap))
