@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-
 from llm_client import AsyncClient, Client, Pool
 
 pytestmark = pytest.mark.real

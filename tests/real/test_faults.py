@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-
 from llm_client import AsyncClient, Client, DeadlineExceededError, StreamInterruptedError
 
 pytestmark = pytest.mark.real
@@ -11,6 +10,22 @@ pytestmark = pytest.mark.real
 QUESTION = [{"role": "user", "content": "Count to ten."}]
 SHORT = {"model": "smollm2", "messages": QUESTION, "max_tokens": 2, "temperature": 0.0}
 ENDLESS = {**SHORT, "max_tokens": 1500, "extra_body": {"ignore_eos": True}, "stream": True}
+
+
+def read(stream, seen: list[str], *, then) -> None:
+    """Collect a stream's text in `seen`; after ten chunks do something to the engine, and read on."""
+    for chunk in stream:
+        seen.append(chunk.choices[0].delta.content or "")
+        if len(seen) == 10:
+            then()
+
+
+async def aread(stream, seen: list[str], *, then) -> None:
+    """The same, awaited."""
+    async for chunk in stream:
+        seen.append(chunk.choices[0].delta.content or "")
+        if len(seen) == 10:
+            await asyncio.to_thread(then)
 
 
 def test_a_call_made_before_the_engine_is_up_is_answered(new_llama):
@@ -35,8 +50,9 @@ def test_a_call_made_while_the_model_loads_is_answered(new_llama):
         done = client.chat.completions.create(**SHORT, deadline=60)
 
     assert done.choices[0].message.content
-    assert [503, 200] == [done.meta.attempts[0].status, done.meta.attempts[-1].status]
-    assert done.meta.attempts[0].refusal
+    first, *_, last = done.meta.attempts
+    assert (first.status, last.status) == (503, 200)
+    assert first.refusal
 
 
 async def test_sigkill_mid_stream_gives_the_text_so_far(new_llama):
@@ -47,10 +63,7 @@ async def test_sigkill_mid_stream_gives_the_text_so_far(new_llama):
     async with AsyncClient(base_url=llama.base_url, api_key="none") as client:
         stream = await client.chat.completions.create(**ENDLESS)
         with pytest.raises(StreamInterruptedError) as caught:
-            async for chunk in stream:
-                seen.append(chunk.choices[0].delta.content or "")
-                if len(seen) == 10:
-                    await asyncio.to_thread(llama.kill)
+            await aread(stream, seen, then=llama.kill)
 
     assert "".join(seen)
     assert caught.value.partial == "".join(seen)
@@ -67,10 +80,7 @@ def test_sigkill_mid_stream_is_the_same_for_the_sync_client(new_llama):
         client.chat.completions.create(**ENDLESS) as stream,
         pytest.raises(StreamInterruptedError) as caught,
     ):
-        for chunk in stream:
-            seen.append(chunk.choices[0].delta.content or "")
-            if len(seen) == 10:
-                llama.kill()
+        read(stream, seen, then=llama.kill)
 
     assert "".join(seen)
     assert caught.value.partial == "".join(seen)
@@ -120,10 +130,7 @@ def test_a_stream_that_falls_silent_is_cut_by_the_progress_time_out(new_llama):
         client.chat.completions.create(**ENDLESS) as stream,
         pytest.raises(StreamInterruptedError) as caught,
     ):
-        for chunk in stream:
-            seen.append(chunk.choices[0].delta.content or "")
-            if len(seen) == 10:
-                llama.pause()
+        read(stream, seen, then=llama.pause)
 
     assert "".join(seen)
     assert caught.value.partial == "".join(seen)

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Make the pinned environments of foreign SDKs: .envs/hosts-new, .envs/hosts-mid, .envs/hosts-old, or those named.
+# llm_client goes in without its dependencies: what is pinned there is what it has to live with.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+[ $# -gt 0 ] || set -- new mid old
+for name in "$@"; do
+  env=.envs/hosts-$name
+  [ -x "$env/bin/python" ] || python3 -m venv "$env"
+  "$env/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-compile -r "tests/hosts/$name.txt"
+  "$env/bin/pip" install --quiet --disable-pip-version-check --no-deps -e .
+done

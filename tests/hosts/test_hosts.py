@@ -1,0 +1,31 @@
+"""Run the smoke tests of each pinned environment inside it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.hosts
+
+ROOT = Path(__file__).parents[2]
+HOSTS = {
+    "new": ["smoke_openai.py", "smoke_langchain.py", "smoke_litellm.py", "smoke_pydantic_ai.py"],
+    "mid": ["smoke_instructor.py"],
+    "old": ["smoke_openai.py", "smoke_llama_index.py"],
+}
+
+
+@pytest.mark.parametrize(("environment", "file"), [(name, file) for name, files in HOSTS.items() for file in files])
+def test_a_foreign_sdk_is_protected(environment, file):
+    """Every test of the file passes there, and none is skipped."""
+    python = ROOT / ".envs" / f"hosts-{environment}" / "bin" / "python"
+    if not python.exists():
+        pytest.fail(f"{environment}: run tests/hosts/setup.sh first")
+    command = [python, "-m", "pytest", f"tests/hosts/{file}", "-q", "-m", "hosts", "-p", "no:cacheprovider"]
+    # Warnings of foreign code are not ours to fail on.
+    done = subprocess.run(
+        [*command, "-o", "filterwarnings=default"], cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout
