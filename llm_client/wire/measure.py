@@ -1,0 +1,141 @@
+"""How large a call is before anyone counted tokens: bytes of text, token numbers, parts that are neither."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from llm_client.wire.body import plain
+
+__all__ = ["PromptSize", "max_output", "measure", "prompt_text_bytes"]
+
+# Where a prompt stands in the bodies of the routes. The remaining fields steer the server and cost nothing.
+_PROMPT_FIELDS: Final = (
+    "messages",
+    "prompt",
+    "input",
+    "instructions",
+    "tools",
+    "functions",
+    "query",
+    "queries",
+    "documents",
+    "items",
+    "text_1",
+    "text_2",
+    "data_1",
+    "data_2",
+    "content",
+    "suffix",
+)
+_OUTPUT_FIELDS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+# Parts whose bytes are not text, by what they carry; a data URL of an image is not a million tokens.
+_PARTS: Final = {
+    "image_url": "image",
+    "input_image": "image",
+    "image": "image",
+    "image_embeds": "image",
+    "computer_screenshot": "image",
+    "input_audio": "audio",
+    "audio_url": "audio",
+    "video_url": "video",
+    "video": "video",
+    "file": "file",
+    "input_file": "file",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSize:
+    """What a prompt consists of.
+
+    Attributes:
+        text_bytes: bytes of text as UTF-8, names and tool schemas included.
+        tokens: tokens that were given as numbers, which need no estimate.
+        parts: how many images, sounds, videos and files, by kind.
+    """
+
+    text_bytes: int = 0
+    tokens: int = 0
+    parts: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Scale:
+    __slots__ = ("parts", "text", "tokens")
+
+    def __init__(self) -> None:
+        self.text = 0
+        self.tokens = 0
+        self.parts: Counter[str] = Counter()
+
+    def weigh(self, value: Any) -> None:
+        kind = type(value)
+        if kind is str:
+            self.text += len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
+        elif kind is dict:
+            part = _PARTS.get(value.get("type", ""))
+            if part is not None:
+                self.parts[part] += 1
+                return
+            for item in value.values():
+                self.weigh(item)
+        elif kind is list:
+            if value and type(value[0]) is int:
+                self.tokens += len(value)
+                return
+            for item in value:
+                self.weigh(item)
+
+
+def measure(params: Mapping[str, Any]) -> PromptSize:
+    """Weigh the prompt of any route's arguments or body."""
+    scale = _Scale()
+    for name in _PROMPT_FIELDS:
+        value = params.get(name)
+        if value:
+            if name in {"tools", "functions"}:
+                _weigh_schema(plain(value), scale)
+            else:
+                scale.weigh(plain(value))
+    return PromptSize(text_bytes=scale.text, tokens=scale.tokens, parts=dict(scale.parts))
+
+
+def _weigh_schema(value: Any, scale: _Scale) -> None:
+    """Weigh a JSON Schema, whose keys reach the model as well."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            scale.weigh(key)
+            _weigh_schema(item, scale)
+    elif isinstance(value, list):
+        for item in value:
+            _weigh_schema(item, scale)
+    else:
+        scale.weigh(value)
+
+
+def prompt_text_bytes(params: Mapping[str, Any]) -> int:
+    """Count the bytes of the prompt's text, as UTF-8; images and other parts do not count."""
+    return measure(params).text_bytes
+
+
+def max_output(params: Mapping[str, Any]) -> int | None:
+    """Return the most tokens the call may produce, over all of its choices and prompts; None when unbounded."""
+    bounds = (_count(params.get(name)) for name in _OUTPUT_FIELDS)
+    bound = next((count for count in bounds if count is not None), None)
+    if bound is None:
+        return None
+    copies = max(1, _count(params.get("n")) or 1, _count(params.get("best_of")) or 1)
+    return bound * copies * _prompts(params.get("prompt"))
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _prompts(prompt: Any) -> int:
+    if isinstance(prompt, str) or not isinstance(prompt, Iterable):
+        return 1
+    prompts = list(prompt) if isinstance(prompt, list | tuple) else []
+    return 1 if not prompts or isinstance(prompts[0], int) else len(prompts)
