@@ -9,9 +9,7 @@ from llm_client.wire.content import JoinedText, thinking_of
 from llm_client.wire.tool_calls import ToolCalls
 
 _CHOICE_KEYS: Final = frozenset({"index", "delta", "message", "text", "finish_reason", "logprobs"})
-_DELTA_KEYS: Final = frozenset({
-    "role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call",
-})  # fmt: skip
+_REASONING: Final = frozenset({"reasoning", "reasoning_content"})
 _HEAD_KEYS: Final = frozenset({"choices", "usage", "object", "error"})
 _OBJECTS: Final = {"chat": "chat.completion", "completions": "text_completion"}
 _NO_FINISH: Final = frozenset({"error", "abort"})
@@ -59,7 +57,8 @@ class Choice:
             self.spoke = True
         if len(delta) > 1 or (content is None and delta):
             news += self._add_rare(delta)
-        if len(raw) > 3:
+        # Most servers send `logprobs: null` beside index, delta and finish_reason.
+        if len(raw) > 4 or (len(raw) > 3 and raw.get("logprobs", raw) is not None):
             self._add_extra(raw)
         finish = raw.get("finish_reason")
         if finish and self.finish is None:
@@ -69,33 +68,38 @@ class Choice:
     def _add_rare(self, delta: dict[str, Any]) -> int:
         """Fold what few deltas have; return how much of it is news to the caller."""
         news = 0
-        for key in ("reasoning", "reasoning_content"):
-            thought = delta.get(key)
-            if thought and isinstance(thought, str):
-                self.reasoning.append(thought)
-                self.reasoning_key = key
-                news += 1
-                break  # some servers send both, with the same text
-        refusal = delta.get("refusal")
-        if refusal and isinstance(refusal, str):
-            self.refusal.append(refusal)
-            news += 1
-        tools = delta.get("tool_calls")
-        if tools:
-            if self.tools is None:
-                self.tools = ToolCalls()
-            news += self.tools.add(tools)
-        function = delta.get("function_call")
-        if function and isinstance(function, dict):
-            news += self._add_function(function)
+        thought = False
         for key, value in delta.items():
-            if key not in _DELTA_KEYS and value is not None:
-                self.message_extra[key] = value
-                news += key == "audio"
-        role = delta.get("role")
-        if role and isinstance(role, str):
-            self.role = role
+            if value is None or key == "content":
+                continue
+            if key in _REASONING:
+                if value and isinstance(value, str) and not thought:
+                    thought = True  # some servers send both fields, with the same text
+                    self.reasoning.append(value)
+                    self.reasoning_key = key
+                    news += 1
+            elif key == "role":
+                self.role = value if value and isinstance(value, str) else self.role
+            elif key == "tool_calls":
+                news += self._add_tools(value)
+            else:
+                news += self._add_oddity(key, value)
         return news
+
+    def _add_tools(self, value: object) -> int:
+        if self.tools is None:
+            self.tools = ToolCalls()
+        return int(self.tools.add(value))
+
+    def _add_oddity(self, key: str, value: Any) -> int:
+        if key == "refusal" and isinstance(value, str):
+            if value:
+                self.refusal.append(value)
+            return int(bool(value))
+        if key == "function_call" and isinstance(value, dict):
+            return self._add_function(value)
+        self.message_extra[key] = value
+        return int(key == "audio" and bool(value))
 
     def _add_parts(self, content: object) -> int:
         """Fold a content that came as a list of parts; return whether it said anything."""

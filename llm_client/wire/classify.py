@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from pydantic_core import from_json
+
 from llm_client.core.retry_after import has_quota, read_hint
 from llm_client.model import OK, Headers, Kind, Outcome, RetryHint
 from llm_client.wire import rules
 from llm_client.wire.problem import Problem, decode_json, is_problem, problem_of, read_problem
-from pydantic_core import from_json
 
 DEFAULT_CAP: Final = 120.0
 _REQUEST_IDS: Final = (

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from llm_client.wire.words import PROXY_CODES, collapse
 from pydantic_core import from_json
+
+from llm_client.wire.words import PROXY_CODES, collapse
 
 # A message or page longer than this says nothing more; patterns are matched on this much of it.
 MAX_TEXT: Final = 16_384

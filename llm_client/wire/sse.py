@@ -19,6 +19,9 @@ HTML: Final = "<html>"
 ERROR: Final = "error"
 
 _BOM: Final = b"\xef\xbb\xbf"
+_OVERHEAD: Final = 32  # bytes an empty line of data costs all the same
+# Half the price of calling the class, once per token.
+_new: Final = tuple.__new__
 
 
 class ServerEvent(NamedTuple):
@@ -40,7 +43,8 @@ class Decoder:
     """
 
     __slots__ = (
-        "_data", "_head", "_held", "_limit", "_name", "_pieces", "_size", "_skip_lf", "comments", "leftover", "overflow"
+        "_counted", "_data", "_head", "_held", "_limit", "_name", "_size", "_skip_lf", "_unusual",
+        "comments", "leftover", "overflow",
     )  # fmt: skip
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -50,56 +54,50 @@ class Decoder:
         self.leftover = False
         self._limit = max_event_bytes
         self._head: bytes | None = b""  # the first bytes, until it is known whether they are a BOM
-        self._pieces: list[bytes] = []  # the line whose end has not come yet
-        self._held = 0  # its bytes
+        self._held = bytearray()  # the line whose end has not come yet
+        self._unusual = True  # the next chunk needs a look at its first bytes
         self._skip_lf = False  # the last chunk ended with CR: a LF right after it belongs to it
         self._name = ""
         self._data: list[bytes] = []
-        self._size = 0  # bytes in `_data`
+        self._size = 0  # bytes in the first `_counted` lines of `_data`
+        self._counted = 0
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """Take the next bytes; return the events they complete."""
-        if self._head is not None:
-            chunk = self._past_bom(chunk)
+        if self._unusual or b"\r" in chunk:
+            chunk = self._plain(chunk)
         if not chunk or self.overflow:
             return []
-        if self._skip_lf:
-            self._skip_lf = False
-            if chunk[0] == 10:
-                chunk = chunk[1:]
-        if b"\r" in chunk:
-            self._skip_lf = chunk[-1] == 13
-            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = chunk.split(b"\n")
         tail = lines.pop()
-        if lines and self._pieces:
-            self._pieces.append(lines[0])
-            lines[0] = b"".join(self._pieces)
-            self._pieces.clear()
-            self._held = 0
+        if lines and self._held:
+            lines[0] = self._whole_line(lines[0])
         events: list[ServerEvent] = []
+        data = self._data
         for line in lines:
-            self._line(line, events)
-        if tail:
-            self._pieces.append(tail)
-            self._held += len(tail)
-        if self._held + self._size > self._limit:
-            self.overflow = True
-            self._pieces.clear()
-            self._data.clear()
+            if line.startswith(b"data: "):
+                data.append(line[6:])
+            elif line:
+                self._rare_line(line, events)
+            elif len(data) == 1 and not self._name and data[0]:
+                # The path of every token: an unnamed event of one line.
+                events.append(_new(ServerEvent, ("", data.pop().decode("utf-8", "replace"))))
+            elif data or self._name:
+                self._dispatch(events)
+        if tail or data:
+            self._hold(tail)
         return events
 
     def end(self) -> list[ServerEvent]:
         """Say that the body is over; return the event it ended in, if that is whole."""
         events: list[ServerEvent] = []
-        if self._head:
-            head, self._head = self._head, None
-            events = self.feed(head)
-        if self._pieces:
-            line = b"".join(self._pieces)
-            self._pieces.clear()
-            self._held = 0
-            self._line(line, events)
+        self._held += self._head or b""
+        if self._held:
+            line = self._whole_line(b"")
+            if line.startswith(b"data: "):
+                self._data.append(line[6:])
+            else:
+                self._rare_line(line, events)
         if self._data or self._name == ERROR:
             text = self._text().strip()
             if self._name == ERROR or text.startswith(DONE) or _is_json(text):
@@ -108,24 +106,42 @@ class Decoder:
                 self.leftover = True
         return events
 
-    def _past_bom(self, chunk: bytes) -> bytes:
-        head = (self._head or b"") + chunk
-        if len(head) < 3 and _BOM.startswith(head):
-            self._head = head
-            return b""
-        self._head = None
-        return head.removeprefix(_BOM)
+    def _plain(self, chunk: bytes) -> bytes:
+        """Drop a leading byte order mark and make every line end LF, across chunks."""
+        if self._head is not None:
+            chunk = self._head + chunk
+            if len(chunk) < 3 and _BOM.startswith(chunk):
+                self._head = chunk
+                return b""
+            self._head = None
+            chunk = chunk.removeprefix(_BOM)
+        if self._skip_lf and chunk:
+            self._skip_lf = False
+            chunk = chunk.removeprefix(b"\n")
+        if b"\r" in chunk:
+            self._skip_lf = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self._unusual = self._skip_lf
+        return chunk
 
-    def _line(self, line: bytes, events: list[ServerEvent]) -> None:
-        if line.startswith(b"data:"):
-            value = line[6:] if line[5:6] == b" " else line[5:]
-            self._data.append(value)
-            self._size += len(value) + 1
-        elif not line:
-            if self._data or self._name:
-                self._dispatch(events)
-        else:
-            self._rare_line(line, events)
+    def _whole_line(self, rest: bytes) -> bytes:
+        self._held += rest
+        line = bytes(self._held)
+        self._held.clear()
+        return line
+
+    def _hold(self, tail: bytes) -> None:
+        """Keep an unfinished line; give up when one event grows beyond the limit."""
+        self._held += tail
+        if self._counted > len(self._data):
+            self._counted = self._size = 0
+        for value in self._data[self._counted :]:
+            self._size += len(value) + _OVERHEAD
+        self._counted = len(self._data)
+        if len(self._held) + self._size > self._limit:
+            self.overflow = True
+            self._held.clear()
+            self._data.clear()
 
     def _rare_line(self, line: bytes, events: list[ServerEvent]) -> None:
         first = line[0]
@@ -144,9 +160,8 @@ class Decoder:
             value = value.removeprefix(b" ")
             if name == b"event":
                 self._name = value.decode("utf-8", "replace")
-            elif name == b"data":  # without a colon: an empty line of data
-                self._data.append(b"")
-                self._size += 1
+            elif name == b"data":  # without a colon the value is empty
+                self._data.append(value)
             elif name == b"error":
                 events.append(ServerEvent(ERROR, value.decode("utf-8", "replace")))
 
@@ -161,7 +176,6 @@ class Decoder:
             if text or self._name == ERROR:
                 events.append(ServerEvent(self._name, text))
             self._data.clear()
-            self._size = 0
         self._name = ""
 
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from pydantic_core import from_json
+
 from llm_client.model import OK, Headers, Outcome, Usage
 from llm_client.wire import classify
 from llm_client.wire.assemble import Assembly, as_chunk
 from llm_client.wire.assemble_responses import ENDS, ResponseAssembly
 from llm_client.wire.halves import Halves
 from llm_client.wire.problem import decode_json, is_problem
+from llm_client.wire.sniff import EVENT_STREAM, Body, Sniffer
 from llm_client.wire.sse import DONE, ERROR, HTML, Decoder, ServerEvent
-from pydantic_core import from_json
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
 _SHOWN: Final = 200  # characters of a broken event in a message
-_BOM: Final = b"\xef\xbb\xbf"
-
-# What the body turns out to be. The middle three are JSON: one line so far; one whole line; surely one document.
-_UNDECIDED, _LINE, _WHOLE, _DOCUMENT, _EVENTS = range(5)
-# Content types whose JSON lines are events rather than one document.
-_LINE_TYPES: Final = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 _CLOCKS: Final = frozenset({"read_timeout", "client_deadline", "decode_error"})
+
+
+# Half the price of calling the class, once per token.
+_new: Final = tuple.__new__
 
 
 class _Broken(str):
@@ -68,7 +68,7 @@ class StreamReader:
     """
 
     __slots__ = (
-        "_blank", "_body", "_cap", "_chunks", "_decoder", "_document", "_halves", "_headers", "_ignored", "_mode",
+        "_body", "_cap", "_chunks", "_decoder", "_document", "_halves", "_headers", "_ignored",
         "_responses", "_route", "_status", "_strict", "_text", "_type", "_wall", "ended", "failure", "late",
         "unfinished",
     )  # fmt: skip
@@ -112,11 +112,9 @@ class StreamReader:
         self._text = Assembly(route)
         self._responses = ResponseAssembly() if route == "responses" else None
         self._halves = Halves()
-        self._mode = _UNDECIDED
-        self._document = bytearray()  # what is not known to be events
-        self._body: dict[str, Any] | None = None  # the decoded document
+        self._body = Sniffer(self._type)
+        self._document: dict[str, Any] | None = None  # decoded, where the answer is one
         self._chunks = 0
-        self._blank = False  # blank lines came first
         self._ignored = False  # an event of a name that means nothing here
 
     # What has been read so far.
@@ -136,6 +134,11 @@ class StreamReader:
         """What the server says it cost; None when it did not say."""
         found = self._responses.tokens if self._responses else None
         return found or self._text.tokens
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the answer came as events rather than as one JSON document."""
+        return not self._body.is_document
 
     @property
     def text(self) -> str:
@@ -166,8 +169,8 @@ class StreamReader:
 
     def assemble(self) -> dict[str, Any]:
         """Return the complete non-streamed body, whichever way it came."""
-        if self._body is not None:
-            return self._body
+        if self._document is not None:
+            return self._document
         return self._responses.body() if self._responses else self._text.body()
 
     # Reading.
@@ -176,19 +179,12 @@ class StreamReader:
         """Take the next bytes of the body; return the chunks they complete, for the caller and in order."""
         if self.ended or not chunk:
             return []
-        if self._mode == _EVENTS:
-            return self._take(self._decoder.feed(chunk))
-        self._document += chunk
-        if len(self._document) > MAX_DOCUMENT_BYTES:
-            self._fail(classify.protocol("the answer is larger than 64 MiB", self._headers, retryable=False))
-            return []
-        if self._mode == _UNDECIDED:
-            self._decide()
-        if self._mode == _LINE and b"\n" in chunk:
-            self._decide_json()
-        elif self._mode == _WHOLE and chunk.strip():
-            self._mode = _EVENTS
-        return self._switched() if self._mode == _EVENTS else []
+        body = self._body
+        if body.kind is not Body.EVENTS:
+            chunk = body.feed(chunk)
+            if len(body.held) > MAX_DOCUMENT_BYTES:
+                self._fail(classify.protocol("the answer is larger than 64 MiB", self._headers, retryable=False))
+        return self._take(self._decoder.feed(chunk)) if chunk else []
 
     def end(self) -> Outcome:
         """Say that the body ended cleanly; return what the answer amounts to."""
@@ -198,44 +194,11 @@ class StreamReader:
         """Say that the body did not end but the network or the clock did; `fault` is a word of `FaultKind`."""
         return self._finish(fault)
 
-    # The kind of body.
-
-    def _decide(self) -> None:
-        """Tell events from a document by the first bytes that mean something."""
-        start = bytes(self._document[:64]).removeprefix(_BOM).lstrip()
-        if not start:
-            # Blank lines keep a waiting connection alive (DeepSeek); they mean nothing.
-            self._blank = True
-            self._document = self._document.lstrip()
-        elif _BOM.startswith(start):
-            pass  # a byte order mark, in pieces
-        elif start[:1] == b"{":
-            self._mode = _LINE
-        elif start[:1] == b"[" or (start[:1] == b"<" and self._type != "text/event-stream"):
-            self._mode = _DOCUMENT
-        else:
-            self._mode = _EVENTS
-
-    def _decide_json(self) -> None:
-        """Tell lines of JSON from one document, which is not whole after its first line or ends with it."""
-        line, _, rest = bytes(self._document).removeprefix(_BOM).lstrip().partition(b"\n")
-        try:
-            decode_json(line)
-        except ValueError:
-            self._mode = _DOCUMENT
-        else:
-            self._mode = _EVENTS if self._type in _LINE_TYPES or rest.strip() else _WHOLE
-
-    def _switched(self) -> list[Chunk]:
-        pending = bytes(self._document)
-        self._document.clear()
-        self._mode = _EVENTS
-        return self._take(self._decoder.feed(pending))
-
     # Events.
 
     def _take(self, events: list[ServerEvent]) -> list[Chunk]:
         chunks: list[Chunk] = []
+        assembly = self._text
         for event in events:
             name, text = event
             # The path of every token: an unnamed event that holds choices and no error.
@@ -245,10 +208,9 @@ class StreamReader:
                 except ValueError:
                     data = None
                 if type(data) is dict and data.get("choices") and not data.get("error") and not self._halves:
-                    self._chunks += 1
-                    self._text.add(data)
-                    chunks.append(Chunk(data, text, name))
-                    if self._text.stopped is not None:
+                    assembly.add(data)
+                    chunks.append(_new(Chunk, (data, text, name)))
+                    if assembly.stopped is not None:
                         self._stop(last=False)
                         if self.ended:
                             break
@@ -256,6 +218,7 @@ class StreamReader:
             self._rare(event, chunks)
             if self.ended:
                 break
+        self._chunks += len(chunks)
         if self._decoder.overflow and not self.ended:
             self._fail(classify.protocol("one event exceeds its bound", self._headers, retryable=False))
         return chunks
@@ -293,7 +256,6 @@ class StreamReader:
             self._text.add_finish(data)
             self._fail_by(data)
         else:
-            self._chunks += 1
             self._text.add(data)
             chunks.append(Chunk(data, event.data, event.name))
 
@@ -312,7 +274,6 @@ class StreamReader:
     def _response_event(self, kind: str, data: dict[str, Any], event: ServerEvent, chunks: list[Chunk]) -> None:
         if self._responses is None:
             self._responses = ResponseAssembly()
-        self._chunks += 1
         self._responses.add(kind, data)
         if kind in ENDS:
             final = {**(self._responses.final or {}), "status": kind.removeprefix("response.")}
@@ -326,9 +287,9 @@ class StreamReader:
     # The end.
 
     def _finish(self, fault: str | None) -> Outcome:
-        if self.failure is None and self._mode in {_LINE, _WHOLE} and self._type in _LINE_TYPES:
-            self.late += self._switched()
-        if self.failure is None and self._mode in {_LINE, _WHOLE, _DOCUMENT}:
+        if not self.ended:
+            self.late += self._take(self._decoder.feed(self._body.end()))
+        if not self.ended and self._body.is_document:
             self._finish_document(fault)
         elif not self.ended:
             self.late += self._take(self._decoder.end())
@@ -343,7 +304,7 @@ class StreamReader:
         return self._fail(self._incomplete(fault))
 
     def _whole(self) -> bool:
-        if self._body is not None or (self._responses is not None and self._responses.final is not None):
+        if self._document is not None or (self._responses is not None and self._responses.final is not None):
             return True
         return self._text.finished
 
@@ -351,25 +312,25 @@ class StreamReader:
         """Name an answer that ended without being whole."""
         if self.ended and not self._chunks:
             return classify.protocol("the stream ended without a single chunk", self._headers, retryable=True)
-        if fault is None and self._mode == _UNDECIDED and not self._blank and self._type != "text/event-stream":
+        if fault is None and self._body.kind is Body.UNDECIDED and not self._body.blank and self._type != EVENT_STREAM:
             return classify.protocol("an empty answer", self._headers, retryable=True, status=self._status)
         if fault in _CLOCKS:
             outcome = classify.of_fault(fault)
         else:
             outcome = classify.interrupted("the stream ended before the answer did", self._headers)
         waiting = not self._chunks and not self._decoder.leftover
-        if waiting and (self._decoder.comments or self._ignored or self._blank):
+        if waiting and (self._decoder.comments or self._ignored or self._body.blank):
             # Nothing but keep-alives: a queue that did not move, which is overload and no fault.
             outcome = replace(outcome, breaker=False, overload=True)
         return replace(outcome, status=self._status, request_id=classify.request_id(self._headers))
 
     def _finish_document(self, fault: str | None) -> None:
-        text = bytes(self._document).removeprefix(_BOM).strip()
+        text = self._body.document()
         try:
             data = decode_json(text)
         except ValueError:
-            if self._type == "text/event-stream" and not text.startswith(b"["):
-                self.late += self._switched() + self._take(self._decoder.end())
+            if self._type == EVENT_STREAM and text.startswith(b"{"):
+                self.late += self._take(self._decoder.feed(self._body.release()) + self._decoder.end())
                 return
             truncated = fault is not None
             outcome = classify.undecodable(text, self._headers, status=self._status, truncated=truncated)
@@ -396,7 +357,7 @@ class StreamReader:
         if str(data.get("object")).endswith(".chunk"):
             self.late.append(Chunk(data, "", ""))  # a stream of one line; its finish reasons decide
             return
-        self._body = data
+        self._document = data
         if self._responses is None:
             self.late.append(Chunk(as_chunk(data), "", ""))
         else:

@@ -1,0 +1,98 @@
+"""Events or one document? Told by the first bytes that mean something; labels are missing or wrong too often."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from llm_client.wire.problem import decode_json
+
+BOM: Final = b"\xef\xbb\xbf"
+EVENT_STREAM: Final = "text/event-stream"
+# Content types whose lines of JSON are events rather than one document.
+_LINE_TYPES: Final = frozenset({EVENT_STREAM, "application/x-ndjson", "application/ndjson", "application/jsonl"})
+
+
+class Body(Enum):
+    """What the bytes of a body are, as far as they have come."""
+
+    UNDECIDED = "nothing yet, or blank lines"
+    LINE = "JSON, no line end so far"
+    WHOLE = "one whole line of JSON and nothing after it"
+    DOCUMENT = "one document"
+    EVENTS = "an event stream or lines of JSON"
+
+
+class Sniffer:
+    """Holds the bytes of a body until it is known to be events, else to the end.
+
+    Attributes:
+        kind: what the body is.
+        blank: blank lines came first, which keep a waiting connection alive (DeepSeek).
+        held: the bytes that are not known to be events.
+    """
+
+    __slots__ = ("_lines", "_type", "blank", "held", "kind")
+
+    def __init__(self, content_type: str) -> None:
+        """Take the content type without parameters, lower-case."""
+        self.kind = Body.UNDECIDED
+        self.blank = False
+        self.held = bytearray()
+        self._type = content_type
+        self._lines = content_type in _LINE_TYPES
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes; return what turned out to be events, which is nothing until that is known."""
+        self.held += chunk
+        if self.kind is Body.UNDECIDED:
+            self._decide()
+        if self.kind is Body.LINE and b"\n" in chunk:
+            self._decide_line()
+        elif self.kind is Body.WHOLE and chunk.strip():
+            self.kind = Body.EVENTS
+        return self.release() if self.kind is Body.EVENTS else b""
+
+    def release(self) -> bytes:
+        """Hand over what is held, as events."""
+        held = bytes(self.held)
+        self.held.clear()
+        self.kind = Body.EVENTS
+        return held
+
+    def end(self) -> bytes:
+        """Say that the body is over; return what is held if it can only be lines of events."""
+        return self.release() if self._lines and self.kind in {Body.LINE, Body.WHOLE} else b""
+
+    def document(self) -> bytes:
+        """Return the document without its byte order mark and the blank around it."""
+        return bytes(self.held).removeprefix(BOM).strip()
+
+    @property
+    def is_document(self) -> bool:
+        """Whether the body, being over, is one document."""
+        return self.kind in {Body.LINE, Body.WHOLE, Body.DOCUMENT}
+
+    def _decide(self) -> None:
+        start = bytes(self.held[:64]).removeprefix(BOM).lstrip()
+        if not start:
+            self.blank = True
+            self.held = self.held.lstrip()
+        elif BOM.startswith(start):
+            pass  # a byte order mark, in pieces
+        elif start[:1] == b"{":
+            self.kind = Body.LINE
+        elif start[:1] == b"[" or (start[:1] == b"<" and self._type != EVENT_STREAM):
+            self.kind = Body.DOCUMENT
+        else:
+            self.kind = Body.EVENTS
+
+    def _decide_line(self) -> None:
+        """A document is not whole after its first line, or ends with it; lines of JSON go on."""
+        line, _, rest = self.document().partition(b"\n")
+        try:
+            decode_json(line)
+        except ValueError:
+            self.kind = Body.DOCUMENT
+        else:
+            self.kind = Body.EVENTS if self._lines or rest else Body.WHOLE
