@@ -236,6 +236,7 @@ class Call:
             passed through untouched.
         deadline: absolute, monotonic; None when unbounded.
         deadline_covers: `end` (the whole body) or `first_token`.
+        measured: what the cost was estimated from, so that the answer's usage can mend the estimate.
         max_tokens: the output bound the caller gave, if any.
         fallback: UNSET for the profile's chain, None to forbid, or a chain of the caller's own.
         data: the request body as a mapping, where the typed client made it; never logged.
@@ -251,6 +252,7 @@ class Call:
     deadline: float | None = None
     deadline_covers: str = "end"
     cost: Cost = field(default_factory=Cost)
+    measured: Any = None
     max_tokens: int | None = None
     tenant: str | None = None
     replayable: bool = True

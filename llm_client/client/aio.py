@@ -1,0 +1,143 @@
+"""The client for event loops, in openai-python's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self, Unpack, overload
+
+from llm_client.client.resources import ask_chat
+from llm_client.client.settings import Settings, settings
+from llm_client.client.stream import AsyncStream
+from llm_client.compose.pool import Pool
+from llm_client.model import UNSET
+from llm_client.wire.chat_answers import ChatCompletion, ChatCompletionChunk
+from llm_client.wire.chat_params import ChatCall
+
+
+class AsyncCompletions:
+    """`client.chat.completions`."""
+
+    def __init__(self, view: Settings) -> None:
+        self._settings = view
+
+    @overload
+    async def create(self, *, stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]) -> ChatCompletion[Any]: ...
+
+    @overload
+    async def create(
+        self, *, stream: Literal[True], **arguments: Unpack[ChatCall]
+    ) -> AsyncStream[ChatCompletionChunk, ChatCompletion[Any]]: ...
+
+    async def create(
+        self, *, stream: bool | None = None, **arguments: Any
+    ) -> ChatCompletion[Any] | AsyncStream[ChatCompletionChunk, ChatCompletion[Any]]:
+        """Ask for a chat completion.
+
+        Takes OpenAI's arguments, the sampling extras of vLLM and SGLang, and per call `priority`, `deadline`
+        (seconds; `timeout` is its alias), `fallback`, `tenant`, `extra_body`, `extra_headers`, `extra_query`.
+
+        Raises:
+            LLMClientError: see `llm_client.errors`.
+            TypeError: an unknown argument.
+        """
+        if stream is not None:
+            arguments["stream"] = stream
+        asked = ask_chat(self._settings, arguments)
+        pool = self._settings.pool
+        reply = await pool.arun(asked.call, self._settings.plan)
+        if asked.call.stream:
+            return AsyncStream(reply, pool.async_driver(), asked.chunk, asked.final)
+        return asked.read(reply)
+
+
+class AsyncChat:
+    """`client.chat`."""
+
+    def __init__(self, view: Settings) -> None:
+        self.completions = AsyncCompletions(view)
+
+
+class AsyncClient:
+    """Calls OpenAI-compatible servers from event loops, with back-pressure from the producer's side.
+
+    Args:
+        pool: a `Pool` to share, or a mapping of pool settings that differ from the built-in ones.
+        profile: the name of one of the pool's profiles, or a mapping of settings that differ.
+        base_url: the server, when no pool is given; OPENAI_BASE_URL otherwise.
+        api_key: its key; OPENAI_API_KEY otherwise.
+        timeout: openai-python's word for the deadline: seconds for the whole call.
+        max_retries: openai-python's word for further attempts.
+        default_headers: sent with every call.
+        default_query: sent with every call.
+        organization: sent as `openai-organization`.
+        project: sent as `openai-project`.
+
+    Raises:
+        ConfigError: the settings cannot work.
+        TypeError: an unknown argument; the message says what to write instead.
+    """
+
+    def __init__(
+        self,
+        pool: Pool | Mapping[str, Any] | None = None,
+        profile: str | Mapping[str, Any] = "default",
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: Any = UNSET,
+        max_retries: Any = UNSET,
+        default_headers: Mapping[str, str] | None = None,
+        default_query: Mapping[str, Any] | None = None,
+        organization: str | None = None,
+        project: str | None = None,
+        **unknown: Any,
+    ) -> None:
+        self._bind(
+            settings(
+                pool,
+                profile,
+                base_url=base_url,
+                api_key=api_key,
+                timeout=timeout,
+                max_retries=max_retries,
+                default_headers=default_headers,
+                default_query=default_query,
+                organization=organization,
+                project=project,
+                unknown=unknown,
+            )
+        )
+
+    def _bind(self, view: Settings) -> None:
+        self._settings = view
+        self.chat = AsyncChat(view)
+
+    @property
+    def pool(self) -> Pool:
+        """The pool this client uses."""
+        return self._settings.pool
+
+    def with_options(self, **options: Any) -> Self:
+        """Return a client on the same pool with `profile`, `timeout`, `max_retries` or default headers changed."""
+        other = object.__new__(type(self))
+        other._bind(self._settings.changed(**options))
+        return other
+
+    async def close(self) -> None:
+        """Close the pool, if this client made it. Idempotent."""
+        if self._settings.owned:
+            await self._settings.pool.aclose()
+
+    aclose = close
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an AsyncClient holds connections and secrets and cannot be pickled; make one in each process")

@@ -1,0 +1,176 @@
+"""What a streamed call returns: an iterator over typed chunks that settles its slot however it ends."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from llm_client.drivers.aio import AsyncBody, AsyncDriver
+from llm_client.drivers.sync import SyncBody, SyncDriver
+from llm_client.flow.run import Reply
+from llm_client.model import Meta
+from llm_client.wire.base import Answer, WireModel
+from llm_client.wire.stream import Chunk, StreamReader
+
+C = TypeVar("C", bound=WireModel)
+A = TypeVar("A", bound=Answer)
+
+
+class _Stream(Generic[C, A]):
+    """What both colours share."""
+
+    def __init__(self, reply: Reply, chunk: Callable[[dict[str, Any]], C], final: Callable[[dict[str, Any]], A]) -> None:
+        self._reply = reply
+        self._chunk = chunk
+        self._final = final
+        self._reader: StreamReader | None = reply.delivery.reader if reply.delivery is not None else None
+        self._early: deque[Chunk] = deque()
+        if reply.delivery is None:
+            reader = StreamReader(
+                reply.run.call.route,
+                content_type=reply.headers.get("content-type", ""),
+                headers=reply.headers,
+                wall=reply.run.services.clock.wall(),
+            )
+            self._early.extend(reader.feed(reply.body))
+            reader.end()
+            self._reader = reader
+
+    @property
+    def meta(self) -> Meta:
+        """How the answer comes about, so far."""
+        return self._reply.meta
+
+    @property
+    def text(self) -> str:
+        """The text delivered so far."""
+        return "" if self._reader is None else self._reader.text
+
+    def _assembled(self) -> A:
+        if self._reader is None:
+            raise RuntimeError("this stream has no chunks to put together")
+        return self._final(self._reader.assemble()).with_meta(self.meta)
+
+
+class Stream(_Stream[C, A]):
+    """Chunks of one streamed answer, in a thread.
+
+    Use it as a context manager, or read it to the end: leaving it early without either gives the slot back
+    only when the object is collected.
+    """
+
+    def __init__(
+        self,
+        reply: Reply,
+        driver: SyncDriver,
+        chunk: Callable[[dict[str, Any]], C],
+        final: Callable[[dict[str, Any]], A],
+    ) -> None:
+        super().__init__(reply, chunk, final)
+        self._body = SyncBody(reply.delivery, driver) if reply.delivery is not None else None
+
+    def __iter__(self) -> Iterator[C]:
+        return self
+
+    def __next__(self) -> C:
+        """Return the next chunk.
+
+        Raises:
+            StreamInterruptedError: the stream broke; `.partial` has the text so far.
+            LLMClientError: the server said in the stream what it could not do.
+        """
+        if self._early:
+            return self._chunk(self._early.popleft().data)
+        if self._body is None:
+            raise StopIteration
+        return self._chunk(next(self._body).data)
+
+    @property
+    def text_stream(self) -> Iterator[str]:
+        """Iterate over the pieces of text alone."""
+        for chunk in self:
+            if piece := getattr(chunk, "text", ""):
+                yield piece
+
+    def get_final_completion(self) -> A:
+        """Read to the end and return the whole answer, as a call without streaming would have."""
+        for _ in self:
+            pass
+        return self._assembled()
+
+    def close(self) -> None:
+        """Give up the rest; idempotent."""
+        self._early.clear()
+        if self._body is not None:
+            self._body.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncStream(_Stream[C, A]):
+    """Chunks of one streamed answer, on an event loop.
+
+    Use it as a context manager, or read it to the end: leaving it early without either gives the slot back
+    only when the object is collected.
+    """
+
+    def __init__(
+        self,
+        reply: Reply,
+        driver: AsyncDriver,
+        chunk: Callable[[dict[str, Any]], C],
+        final: Callable[[dict[str, Any]], A],
+    ) -> None:
+        super().__init__(reply, chunk, final)
+        self._body = AsyncBody(reply.delivery, driver) if reply.delivery is not None else None
+
+    def __aiter__(self) -> AsyncIterator[C]:
+        return self
+
+    async def __anext__(self) -> C:
+        """Return the next chunk. Raises as `Stream.__next__`."""
+        if self._early:
+            return self._chunk(self._early.popleft().data)
+        if self._body is None:
+            raise StopAsyncIteration
+        return self._chunk((await self._body.__anext__()).data)
+
+    @property
+    def text_stream(self) -> AsyncIterator[str]:
+        """Iterate over the pieces of text alone."""
+        return self._texts()
+
+    async def _texts(self) -> AsyncIterator[str]:
+        async for chunk in self:
+            if piece := getattr(chunk, "text", ""):
+                yield piece
+
+    async def get_final_completion(self) -> A:
+        """Read to the end and return the whole answer, as a call without streaming would have."""
+        async for _ in self:
+            pass
+        return self._assembled()
+
+    async def close(self) -> None:
+        """Give up the rest; idempotent."""
+        self._early.clear()
+        if self._body is not None:
+            await self._body.aclose()
+
+    aclose = close
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

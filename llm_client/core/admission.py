@@ -1,0 +1,212 @@
+"""One pass over the queue: grant what is free, press for growth, tell when to look again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+from llm_client.core.lane import Lane, Rank
+from llm_client.core.permit import Permit
+from llm_client.core.routing import Router
+from llm_client.core.station import Station
+from llm_client.core.ticket import State, Ticket, Waker
+from llm_client.core.waiting import WaitingRoom
+from llm_client.events import Event
+from llm_client.model import Kind
+
+if TYPE_CHECKING:
+    from llm_client.core.gate import Gate
+
+# Seconds over which grants are counted to guess when a refused caller should come back.
+RATE_WINDOW = 10.0
+
+
+@dataclass(slots=True)
+class Notices:
+    """What must be told to others once the lock is released."""
+
+    wakers: list[Waker] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.wakers or self.events)
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """A lane whose next ticket cannot go now."""
+
+    rank: Rank
+    lane: Lane
+    ticket: Ticket
+    limited: list[Station]  # ready to take calls, but full
+
+
+class Admission:
+    """Binds tickets to stations. Guarded by the gate."""
+
+    def __init__(self, gate: Gate, stations: dict[str, Station], room: WaitingRoom, router: Router) -> None:
+        self._gate = gate
+        self._stations = stations
+        self._room = room
+        self._router = router
+        self._rate = 0.0
+        self._rate_at = -inf
+        self._now = 0.0
+
+    def at_once(self, ticket: Ticket, now: float, notices: Notices) -> bool:
+        """Grant a permit without queueing, when nobody waits who could be overtaken."""
+        self._now = now
+        if self._room.count:
+            return False
+        stations = ticket.open_to(now)
+        station, _, _ = self._bind(stations, ticket, now)
+        if station is None:
+            return False
+        self._grant(ticket, station, now, notices)
+        return True
+
+    def pump(self, now: float, notices: Notices) -> float:
+        """Grant everything that can be granted; return when another look is worth it."""
+        self._now = now
+        room = self._room
+        if not room.count:
+            return inf
+        at = inf
+        blocked: dict[int, _Blocked] = {}
+        while room.count:
+            best: tuple[Rank, Ticket] | None = None
+            for lane in room.lanes.values():
+                if lane.count and id(lane) not in blocked:
+                    first = lane.first(now)
+                    if first is not None and (best is None or first[0] < best[0]):
+                        best = first
+            if best is None:
+                entry, at = self._press(blocked, at, now)
+                if entry is None:
+                    break
+                ticket, station = entry
+                room.remove(ticket)
+                self._grant(ticket, station, now, notices)
+                blocked.clear()
+                continue
+            rank, ticket = best
+            lane = ticket.lane
+            found, when, limited = self._bind(lane.stations, ticket, now)
+            if found is not None:
+                room.remove(ticket)
+                self._grant(ticket, found, now, notices)
+            elif lane.impatient and not limited and self.all_closed(lane.stations, now):
+                for each in [each for each in lane if each.impatient]:
+                    room.give_up(each, Kind.CIRCUIT_OPEN)
+            else:
+                at = min(at, when)
+                blocked[id(lane)] = _Blocked(rank, lane, ticket, limited)
+        return at
+
+    def all_closed(self, stations: tuple[str, ...], now: float) -> bool:
+        """Tell whether circuit or cool-down of every one of these endpoints is closed to us."""
+        return all(self._stations[name].ready_at(now) > now for name in stations)
+
+    def come_back(self, ticket: Ticket, reason: Kind) -> float | None:
+        """Guess in how many seconds a refused caller may try again."""
+        now = self._now
+        if reason is Kind.CIRCUIT_OPEN:
+            at = min((self._stations[name].ready_at(now) for name in ticket.stations), default=inf)
+            return None if at == inf else max(0.0, at - now)
+        if reason in (Kind.QUEUE_FULL, Kind.QUEUE_TIMEOUT) and self._rate > 0:
+            return float(ceil(self._room.count / self._rate * 10.0)) / 10.0
+        return None
+
+    def _bind(
+        self, names: tuple[str, ...], ticket: Ticket, now: float
+    ) -> tuple[Station | None, float, list[Station]]:
+        """Find a station for a ticket; else when to look again, and which stations are merely full."""
+        at = inf
+        free: list[Station] = []
+        limited: list[Station] = []
+        for name in names:
+            station = self._stations[name]
+            ready = station.ready_at(now)
+            if ready > now:
+                at = min(at, ready)
+                continue
+            when = station.limit.may_send(now)
+            if when <= now:
+                free.append(station)
+            else:
+                at = min(at, when)
+                limited.append(station)
+        while free:
+            station = self._router.pick(free, now)
+            wait = self._wait(station, ticket, now)
+            if wait <= 0.0:
+                return station, at, limited
+            at = min(at, now + wait)
+            free.remove(station)
+        return None, at, limited
+
+    def _press(
+        self, blocked: dict[int, _Blocked], at: float, now: float
+    ) -> tuple[tuple[Ticket, Station] | None, float]:
+        """Let one full endpoint grow by one call: the first choice of the first ticket that would use it."""
+        pressed: set[str] = set()
+        for entry in sorted(blocked.values(), key=lambda each: each.rank):
+            for station in self._router.order(entry.limited, now):
+                if station.name in pressed:
+                    continue
+                pressed.add(station.name)
+                when = station.limit.press(now, self._backlog(station))
+                if when > now:
+                    at = min(at, when)
+                elif (wait := self._wait(station, entry.ticket, now)) > 0.0:
+                    at = min(at, now + wait)
+                else:
+                    return (entry.ticket, station), at
+        return None, at
+
+    def _backlog(self, station: Station) -> float:
+        """Waiting calls that count as this endpoint's: every lane is shared out by the limits."""
+        total = 0.0
+        for lane in self._room.lanes.values():
+            if lane.count and station.name in lane.stations:
+                if len(lane.stations) == 1:
+                    total += lane.count
+                else:
+                    share = sum(self._stations[name].limit.limit for name in lane.stations)
+                    total += lane.count * (station.limit.limit / share if 0 < share < inf else 1.0)
+        return total
+
+    @staticmethod
+    def _wait(station: Station, ticket: Ticket, now: float) -> float:
+        meter = station.meter(ticket.model) if station.meter is not None else None
+        return 0.0 if meter is None else meter.wait(ticket.cost, now)
+
+    def _grant(self, ticket: Ticket, station: Station, now: float, notices: Notices) -> None:
+        meter = station.meter(ticket.model) if station.meter is not None else None
+        ticket.move(now, "")
+        ticket.permit = Permit(
+            self._gate,
+            station,
+            station.limit.sent(now, stream=ticket.stream, prompt=ticket.cost.prompt),
+            station.breaker.acquire(now),
+            None if meter is None else meter.take(ticket.cost, now),
+            now=now,
+            prompt=ticket.cost.prompt,
+            owner=ticket.owner,
+        )
+        ticket.state = State.GRANTED
+        station.outstanding += 1
+        self._count(now)
+        notices.events += station.news(now)
+        if ticket.waker is not None:
+            notices.wakers.append(ticket.waker)
+
+    def _count(self, now: float) -> None:
+        elapsed = now - self._rate_at
+        if elapsed > RATE_WINDOW or self._rate_at == -inf:
+            self._rate = 1.0 / RATE_WINDOW
+        else:
+            self._rate = self._rate * (1.0 - elapsed / RATE_WINDOW) + 1.0 / RATE_WINDOW
+        self._rate_at = now

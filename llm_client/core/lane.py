@@ -1,0 +1,197 @@
+"""One line of waiting tickets: strict classes with ageing, oldest first, newest first when late."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from math import inf
+
+from llm_client.core.ticket import Ticket
+from llm_client.model import Priority
+
+Rank = tuple[int, int]  # effective class, place in line; the smaller goes first
+
+
+Entry = list[Ticket | None]  # emptied in place when its ticket leaves the line
+
+
+class Line:
+    """Tickets of one class and one temper, kept in order of their place in line.
+
+    Arrivals come in order, so a deque serves them at O(1); tickets that come back to an earlier place
+    go to a small heap. Removal empties the entry: hollow entries are skipped at the ends and swept out
+    when they are the majority, so every operation is amortised O(1), or O(log r) for r returned tickets.
+    """
+
+    __slots__ = ("_back", "_count", "_hollow", "_queue")
+
+    def __init__(self) -> None:
+        self._queue: deque[Entry] = deque()
+        self._back: list[tuple[int, int, Entry]] = []
+        self._count = 0
+        self._hollow = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Ticket]:
+        yield from (ticket for _, _, (ticket,) in self._back if ticket is not None)
+        yield from (ticket for (ticket,) in self._queue if ticket is not None)
+
+    def add(self, ticket: Ticket) -> None:
+        if self._hollow > 32 and self._hollow > self._count:
+            self._sweep()
+        newest = self._tail()
+        entry: Entry = [ticket]
+        ticket.entry = entry
+        self._count += 1
+        if newest is not None and newest.seq > ticket.seq:
+            heapq.heappush(self._back, (ticket.seq, self._count, entry))
+        else:
+            self._queue.append(entry)
+
+    def discard(self, ticket: Ticket) -> None:
+        ticket.entry[0] = None
+        ticket.entry = []
+        self._count -= 1
+        self._hollow += 1
+
+    def oldest(self) -> Ticket | None:
+        """Return the head of the line, returned tickets included."""
+        back, queue = self._returned(), self.arrival()
+        if back is None or (queue is not None and queue.seq < back.seq):
+            return queue
+        return back
+
+    def arrival(self) -> Ticket | None:
+        """Return the head among tickets that never left the line: only these tell how late it is."""
+        queue = self._queue
+        while queue:
+            ticket = queue[0][0]
+            if ticket is not None:
+                return ticket
+            queue.popleft()
+            self._hollow -= 1
+        return None
+
+    def newest(self) -> Ticket | None:
+        tail = self._tail()
+        if tail is not None:
+            return tail
+        return max((ticket for _, _, (ticket,) in self._back if ticket), key=lambda each: each.seq, default=None)
+
+    def _tail(self) -> Ticket | None:
+        queue = self._queue
+        while queue:
+            ticket = queue[-1][0]
+            if ticket is not None:
+                return ticket
+            queue.pop()
+            self._hollow -= 1
+        return None
+
+    def _returned(self) -> Ticket | None:
+        back = self._back
+        while back:
+            ticket = back[0][2][0]
+            if ticket is not None:
+                return ticket
+            heapq.heappop(back)
+            self._hollow -= 1
+        return None
+
+    def _sweep(self) -> None:
+        self._queue = deque(entry for entry in self._queue if entry[0] is not None)
+        self._back = [item for item in self._back if item[2][0] is not None]
+        heapq.heapify(self._back)
+        self._hollow = 0
+
+
+class Lane:
+    """The tickets that may go to the same endpoints, in the order in which they should.
+
+    Between classes the order is strict, but a head that has waited counts one class higher per
+    `ageing` seconds, never above HIGH. Inside a class the oldest goes first, until the head of the
+    urgent line is older than `lifo_after`: then that line serves its newest, who can still be in time
+    (adaptive LIFO; Maurer, "Fail at Scale", ACM Queue 2015).
+    """
+
+    __slots__ = ("_lines", "ageing", "count", "impatient", "key", "lifo_after", "stations")
+
+    def __init__(self, key: object, stations: tuple[str, ...], *, ageing: float, lifo_after: float) -> None:
+        self.key = key
+        self.stations = stations
+        self.ageing = ageing
+        self.lifo_after = lifo_after
+        self.count = 0
+        self.impatient = 0
+        self._lines: dict[tuple[Priority, bool], Line] = {}
+
+    def __iter__(self) -> Iterator[Ticket]:
+        for line in self._lines.values():
+            yield from line
+
+    def add(self, ticket: Ticket) -> None:
+        """Put a ticket into line at its place."""
+        slot = (ticket.priority, ticket.urgent)
+        line = self._lines.get(slot)
+        if line is None:
+            line = self._lines[slot] = Line()
+        line.add(ticket)
+        ticket.lane = self
+        self.count += 1
+        self.impatient += ticket.impatient
+
+    def discard(self, ticket: Ticket) -> None:
+        """Take a ticket out of the line."""
+        self._lines[ticket.priority, ticket.urgent].discard(ticket)
+        ticket.lane = None
+        self.count -= 1
+        self.impatient -= ticket.impatient
+
+    def first(self, now: float) -> tuple[Rank, Ticket] | None:
+        """Return the ticket that should go next and its rank against other lanes' tickets."""
+        best: tuple[Rank, Ticket] | None = None
+        for (priority, urgent), line in self._lines.items():
+            head = line.oldest()
+            if head is None:
+                continue
+            effective = self._effective(priority, now - head.arrived)
+            rank = (effective, head.seq)
+            if best is None or rank < best[0]:
+                best = (rank, self._pick(line, head, now, urgent=urgent and effective == priority))
+        return best
+
+    def last(self, below: Priority) -> Ticket | None:
+        """Return the newest never-refused ticket of the lowest class strictly below `below`."""
+        found: Ticket | None = None
+        for (priority, _), line in self._lines.items():
+            if priority <= below:
+                continue
+            ticket = line.newest()
+            if ticket is None or ticket.returned:
+                continue
+            if found is None or (priority, ticket.seq) > (found.priority, found.seq):
+                found = ticket
+        return found
+
+    def waiting(self) -> dict[Priority, int]:
+        """Count tickets by class."""
+        counts: dict[Priority, int] = {}
+        for (priority, _), line in self._lines.items():
+            counts[priority] = counts.get(priority, 0) + len(line)
+        return counts
+
+    def _effective(self, priority: Priority, waited: float) -> int:
+        if priority <= Priority.HIGH or self.ageing == inf:
+            return int(priority)
+        return max(int(Priority.HIGH), int(priority) - int(waited / self.ageing))
+
+    def _pick(self, line: Line, head: Ticket, now: float, *, urgent: bool) -> Ticket:
+        if not urgent or head.returned:
+            return head
+        arrival = line.arrival()
+        if arrival is not None and not arrival.returned and now - arrival.arrived > self.lifo_after:
+            return line.newest() or head
+        return head

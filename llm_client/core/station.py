@@ -1,0 +1,82 @@
+"""Everything decided per endpoint, in one place: limit, circuit, cool-down, buckets, penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import exp, inf, log
+
+from llm_client.core.breaker import Breaker
+from llm_client.core.bucket import BucketSet
+from llm_client.core.concurrency import Limit
+from llm_client.core.cooldown import CoolDown
+from llm_client.events import BreakerChanged
+
+# Half-life of the failure share that repels traffic from a replica which fails fast: long enough to
+# outlast its quick failures, short enough to forgive within seconds.
+HALF_LIFE = 5.0
+_DECAY = log(2.0) / HALF_LIFE
+# A replica that fails always is chosen as if it had ten times its load.
+PENALTY = 9.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Station:
+    """The state that the gate keeps for one endpoint. Guarded by the gate.
+
+    Attributes:
+        account: endpoints of one account share what a server says about its rate.
+        models: names that this endpoint serves; None for every name.
+        meter: the token buckets that a call for a given model must pass here; None without any.
+        draining: no new work; what is under way ends.
+    """
+
+    name: str
+    limit: Limit
+    breaker: Breaker
+    cooldown: CoolDown
+    weight: float = 1.0
+    account: str = ""
+    models: frozenset[str] | None = None
+    meter: Callable[[str | None], BucketSet | None] | None = None
+    draining: bool = False
+    outstanding: int = 0
+    _failing: float = field(default=0.0)
+    _seen: float = field(default=0.0)
+    _at: float = field(default=-inf)
+
+    def ready_at(self, now: float) -> float:
+        """Return when circuit and cool-down let a call through; `<= now` means now, inf never."""
+        return max(self.breaker.ready_at(now), self.cooldown.ready_at(now))
+
+    def serves(self, model: str | None) -> bool:
+        """Tell whether calls for this model may come here."""
+        return not self.draining and (self.models is None or model is None or model in self.models)
+
+    def note(self, now: float, *, failed: bool) -> None:
+        """Add one finished attempt to the failure share."""
+        keep = exp(-_DECAY * (now - self._at)) if self._at != -inf else 0.0
+        self._failing = self._failing * keep + failed
+        self._seen = self._seen * keep + 1.0
+        self._at = now
+
+    def score(self, now: float) -> float:
+        """Load as the router sees it: outstanding calls per weight, repelled by failures.
+
+        Least outstanding alone is a black hole: a replica that fails in milliseconds always looks idle.
+        """
+        penalty = 1.0
+        if self._failing and self._seen:
+            # One failure long ago is no reason: the share fades with the weight of what was seen.
+            fade = exp(-_DECAY * (now - self._at))
+            penalty += PENALTY * (self._failing / self._seen) * fade
+        return (self.outstanding + 1) / self.weight * penalty
+
+    def news(self, now: float) -> list[BreakerChanged]:
+        """Return what the circuit went through since the last call; a recovered endpoint starts slowly."""
+        events = []
+        for old, new, until, reason in self.breaker.drain():
+            if new == "closed" and old != "closed":
+                self.limit.recovered(now)
+            events.append(BreakerChanged(at=now, endpoint=self.name, old=old, new=new, until=until, reason=reason))
+        return events

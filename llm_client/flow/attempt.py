@@ -1,0 +1,247 @@
+"""The innermost layer: one request to one endpoint, read far enough to know what it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from math import inf
+
+from llm_client.core.permit import Permit
+from llm_client.errors import LLMClientError
+from llm_client.events import AttemptStarted
+from llm_client.flow.delivery import Delivery, announce
+from llm_client.flow.effects import Close, Exchange, Fault, FaultKind, Flow, Invoke, Peek, Send
+from llm_client.flow.prepare import prepare
+from llm_client.flow.run import Failed, Reply, Run
+from llm_client.model import OK, Headers, Outcome, Usage
+from llm_client.wire import PEEKED
+from llm_client.wire.classify import of_fault, of_response
+from llm_client.wire.failure import to_error
+from llm_client.wire.stream import Chunk, StreamReader
+
+# A stream that has said nothing of substance after this much is handed over as it is.
+PEEK_LIMIT = 65_536
+# An error body longer than this is cut: it is for reading, not for delivery.
+ERROR_LIMIT = 65_536
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was read of one answer before it was judged."""
+
+    raw: list[bytes] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    reader: StreamReader | None = None
+    live: bool = False
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.raw)
+
+    @property
+    def usage(self) -> Usage | None:
+        return None if self.reader is None else self.reader.usage
+
+
+def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
+    """Send one request under a permit; give back a reply, or what the failure taught.
+
+    The permit is settled here, or handed to the reply's delivery.
+    """
+    started = run.now()
+    number = len(run.records) + 1
+    run.limit = permit.station.limit.limit
+    reading = _Reading()
+    exchange: Exchange | None = None
+    handed = False
+    try:
+        if run.services.listening:
+            run.emit(
+                AttemptStarted(
+                    at=started, call=run.call.id, profile=run.plan.name, endpoint=permit.endpoint, number=number
+                )
+            )
+        try:
+            exchange = yield from _send(run, permit, started, number)
+            outcome = yield from _read(run, permit, exchange, started, reading)
+        except Fault as fault:
+            outcome = _judge(run, fault, exchange, reading)
+        if reading.live and exchange is not None:
+            delivery = Delivery(
+                run, permit, exchange, reading.reader, chunks=reading.chunks, raw=reading.raw, started=started
+            )
+            handed = True
+            return _reply(run, permit, exchange, b"", delivery)
+        usage = reading.usage
+        permit.settle(outcome, run.now(), usage)
+        handed = True
+        run.record(permit, started, outcome, usage=usage)
+        if exchange is not None:
+            yield Close(exchange, drain=outcome.ok)
+        if outcome.ok and exchange is not None:
+            if run.services.learn is not None:
+                run.services.learn(run.call, usage)
+            reply = _reply(run, permit, exchange, _whole(run, reading), None)
+            reply.chunks = reading.chunks
+            return reply
+        return Failed(outcome, _error(run, permit, outcome, exchange, reading), permit.endpoint)
+    finally:
+        if not handed:
+            permit.drop(run.now())
+            run.record(permit, started, OK, cancelled=True)
+
+
+def _send(run: Run, permit: Permit, started: float, number: int) -> Flow[Exchange]:
+    """Send, and once more on a new connection when a kept-alive one died under the request."""
+    target = run.services.targets[permit.endpoint]
+    token = None
+    if target.token is not None:
+        token = yield Invoke(target.token, ())
+    request = prepare(run.call, target, number, token)
+    bounds = run.plan.bounds
+    patience = bounds.first_token if run.call.stream else bounds.attempt
+    until = min(run.deadline, started + patience)
+    try:
+        exchange: Exchange = yield Send(request, until, bounds.connect)
+    except Fault as fault:
+        if fault.kind is not FaultKind.STALE or run.resent or not _may_resend(run):
+            raise
+        run.resent = True
+        exchange = yield Send(request, until, bounds.connect, fresh=True)
+    return exchange
+
+
+def _may_resend(run: Run) -> bool:
+    return run.call.replayable and run.plan.retry.unknown_outcome
+
+
+def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading: _Reading) -> Flow[Outcome]:
+    """Read until it is clear what the answer is: all of a plain one, the first content of a stream."""
+    call, bounds = run.call, run.plan.bounds
+    headers, status = exchange.headers, exchange.status
+    until = min(run.deadline, started + (bounds.first_token if call.stream else bounds.attempt))
+    wall = run.services.clock.wall()
+    cap = run.plan.retry.cap
+    if not 200 <= status < 300 or status == 202:
+        yield from _collect(exchange, until, reading, limit=ERROR_LIMIT)
+        return of_response(status, headers, reading.body, route=call.route, wall=wall, cap=cap)
+    if call.route in PEEKED:
+        reader = StreamReader(
+            call.route,
+            strict=run.plan.strict_end,
+            content_type=headers.get("content-type", ""),
+            headers=headers,
+            wall=wall,
+            cap=cap,
+        )
+        reading.reader = reader
+        return (yield from _peek(run, permit, exchange, started, until, reading, reader))
+    if call.route != "other" and not call.stream:
+        yield from _collect(exchange, until, reading, limit=inf)
+        return of_response(status, headers, reading.body, route=call.route, wall=wall, cap=cap)
+    reading.live = True
+    announce(run, permit, started)
+    return OK
+
+
+def _peek(
+    run: Run,
+    permit: Permit,
+    exchange: Exchange,
+    started: float,
+    until: float,
+    reading: _Reading,
+    reader: StreamReader,
+) -> Flow[Outcome]:
+    stream, liveness = run.call.stream, run.plan.bounds.liveness
+    size = 0
+    while True:
+        wait = min(until, run.now() + liveness) if stream else until
+        data = yield Peek(exchange, wait)
+        if data is None:
+            outcome = reader.end()
+            reading.chunks += reader.late
+            return outcome
+        size += len(data)
+        reading.raw.append(data)
+        reading.chunks += reader.feed(data)
+        if reader.failure is not None:
+            return reader.failure
+        if reader.ended:
+            if reader.content and stream:
+                announce(run, permit, started)
+            return reader.end()
+        if stream and (reader.content or size > PEEK_LIMIT):
+            reading.live = True
+            announce(run, permit, started)
+            return OK
+        if run.now() >= until:  # bytes kept coming, but no content did
+            raise Fault(FaultKind.READ_TIMEOUT, "no content in time")
+
+
+def _collect(exchange: Exchange, until: float, reading: _Reading, *, limit: float) -> Flow[None]:
+    size = 0
+    while size <= limit:
+        data = yield Peek(exchange, until)
+        if data is None:
+            return
+        size += len(data)
+        reading.raw.append(data)
+
+
+def _judge(run: Run, fault: Fault, exchange: Exchange | None, reading: _Reading) -> Outcome:
+    """Say what a fault means for this call: our own deadline is not the server's time-out."""
+    kind = fault.kind
+    if kind in (FaultKind.READ_TIMEOUT, FaultKind.CONNECT_TIMEOUT) and run.now() >= run.deadline:
+        return of_fault(FaultKind.DEADLINE)
+    if exchange is None:
+        return of_fault(kind)
+    if not 200 <= exchange.status < 300:  # the status is the answer; a cut error body does not change it
+        return of_response(
+            exchange.status,
+            exchange.headers,
+            reading.body,
+            route=run.call.route,
+            wall=run.services.clock.wall(),
+            cap=run.plan.retry.cap,
+            truncated=True,
+        )
+    if reading.reader is not None:
+        return reading.reader.cut(kind)
+    return of_fault(kind, body_started=True)
+
+
+def _whole(run: Run, reading: _Reading) -> bytes:
+    """Return the complete body; an event stream that answers a plain call is put together."""
+    reader = reading.reader
+    if reader is None or run.call.stream or not reader.streamed:
+        return reading.body
+    return json.dumps(reader.assemble(), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _error(
+    run: Run, permit: Permit, outcome: Outcome, exchange: Exchange | None, reading: _Reading
+) -> LLMClientError:
+    partial = reading.reader.text if reading.reader is not None else ""
+    return to_error(
+        outcome,
+        body=reading.body,
+        headers=None if exchange is None else exchange.headers,
+        endpoint=permit.endpoint,
+        attempts=tuple(run.records),
+        partial=partial,
+    )
+
+
+def _reply(run: Run, permit: Permit, exchange: Exchange, body: bytes, delivery: Delivery | None) -> Reply:
+    headers = exchange.headers
+    if run.request_id is None:
+        run.request_id = headers.get("x-request-id") or headers.get("request-id")
+    return Reply(
+        status=exchange.status,
+        headers=Headers(headers.pairs),
+        run=run,
+        body=body,
+        delivery=delivery,
+        url=f"{run.services.targets[permit.endpoint].base_url}/{run.call.request.path}",
+    )

@@ -1,0 +1,73 @@
+"""From a call to the request that one endpoint gets: address, headers, model name, priority."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from llm_client._version import __version__
+from llm_client.flow.plan import Target
+from llm_client.model import Call, Request
+
+USER_AGENT = f"llm_client/{__version__}"
+
+
+def prepare(call: Call, target: Target, attempt: int, token: str | None = None) -> Request:
+    """Build the request of one attempt.
+
+    All attempts of a call carry the same `Idempotency-Key` and count up `x-llm-client-attempt`, so that
+    servers and gateways can tell a repetition from a new call. The caller's own headers win.
+
+    Args:
+        call: what the user asked.
+        target: the endpoint it goes to.
+        attempt: counted from 1.
+        token: a bearer token that replaces the endpoint's own authorisation.
+    """
+    given = {name.lower() for name, _ in call.request.headers}
+    own = [
+        ("user-agent", USER_AGENT),
+        ("content-type", "application/json"),
+        ("accept", "text/event-stream" if call.stream else "application/json"),
+        ("idempotency-key", call.id),
+        *target.headers,
+    ]
+    if token is not None:
+        own = [(name, value) for name, value in own if name.lower() != "authorization"]
+        own.append(("authorization", f"Bearer {token}"))
+    headers = [(name, value) for name, value in own if name.lower() not in given]
+    headers += call.request.headers
+    headers.append(("x-llm-client-attempt", str(attempt)))
+    path = call.request.path.lstrip("/")
+    return Request(
+        method=call.request.method,
+        path=path,
+        query=(*target.query, *call.request.query),
+        headers=tuple(headers),
+        body=_body(call, target),
+        url=f"{target.base_url.rstrip('/')}/{path}" if path else target.base_url,
+    )
+
+
+def _body(call: Call, target: Target) -> bytes:
+    """Return the call's bytes, rewritten only where this endpoint knows another name or takes a priority."""
+    changes: dict[str, Any] = {}
+    if target.models is not None and call.model is not None:
+        served = target.models.get(call.model, call.model)
+        if served != call.model:
+            changes["model"] = served
+    field = target.dialect.priority_field if target.forward_priority else None
+    if not changes and field is None:
+        return call.request.body
+    data = call.data if call.data is not None else json.loads(call.request.body)
+    if field is not None and field not in data:
+        changes[field] = target.dialect.priority_value(call.priority)
+    return json.dumps({**data, **changes}, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def with_model(call: Call, model: str) -> Request:
+    """Return the call's request asking for another model."""
+    data = call.data if call.data is not None else json.loads(call.request.body)
+    body = json.dumps({**data, "model": model}, ensure_ascii=False, separators=(",", ":")).encode()
+    request = call.request
+    return Request(method=request.method, path=request.path, query=request.query, headers=request.headers, body=body)

@@ -1,0 +1,116 @@
+"""The layer that tries again: refusals go back to the queue, failures cost attempts and budget."""
+
+from __future__ import annotations
+
+from llm_client.core.retry import Stop
+from llm_client.core.ticket import Ticket
+from llm_client.errors import DeadlineExceededError, LLMClientError, RejectedError
+from llm_client.events import RetryScheduled
+from llm_client.flow.admission import admit
+from llm_client.flow.attempt import attempt
+from llm_client.flow.effects import Flow
+from llm_client.flow.run import Failed, Reply, Run
+from llm_client.model import Kind
+
+
+def with_retry(run: Run) -> Flow[Reply]:
+    """Run attempts until one answers, or trying again is no use.
+
+    The call keeps one place in line for its whole life. A wait is not slept here: the ticket enters the
+    queue again with the instant before which it may not go to the endpoint that failed it, so it holds no
+    slot meanwhile and may go to another endpoint at once.
+
+    Raises:
+        LLMClientError: what the last answer said, with every attempt attached; a `RejectedError` only when
+            nothing was ever sent; `DeadlineExceededError` when time ran out.
+    """
+    ticket = run.ticket()
+    while True:
+        try:
+            permit = yield from admit(run, ticket)
+        except (RejectedError, DeadlineExceededError) as error:
+            raise _last_word(run, error) from run.last
+        result = yield from attempt(run, permit)
+        if isinstance(result, Reply):
+            return result
+        _weigh(run, ticket, result)
+
+
+def _weigh(run: Run, ticket: Ticket, failed: Failed) -> None:
+    """Raise when this was the end; else set the ticket up for another try."""
+    outcome, error, now = failed.outcome, failed.error, run.now()
+    free = outcome.refusal or not outcome.sent
+    if free:
+        run.refusals += 1
+    verdict = run.plan.retry.decide(
+        outcome,
+        error,
+        attempt=run.attempts,
+        refusals=run.refusals,
+        elapsed=now - run.call.arrived,
+        now=now,
+        deadline=min(run.deadline, ticket.expires),
+        rng=run.services.rng,
+    )
+    why = verdict.reason.value.replace("_", " ") if isinstance(verdict, Stop) else ""
+    if not run.call.replayable:
+        why = "the request body cannot be sent twice"
+    elif not why and not free and not run.services.gate.retry_allowed(now):
+        why = "retry budget"
+    if why or isinstance(verdict, Stop):
+        if outcome.kind is Kind.DEADLINE:
+            raise _out_of_time(run, error) from (run.last or error)
+        error.add_note(f"not tried again: {why}")
+        raise error
+    run.last = error
+    ticket.returned = True
+    ticket.barred_by = "retry_after" if outcome.hint is not None else "backoff"
+    until = now + verdict.after
+    for name in _barred(run, ticket, failed):
+        ticket.not_before[name] = until
+    if run.services.listening:
+        run.emit(
+            RetryScheduled(
+                at=now,
+                call=run.call.id,
+                profile=run.plan.name,
+                endpoint=failed.endpoint,
+                kind=outcome.kind or Kind.SERVER_ERROR,
+                delay=verdict.after,
+                refusal=verdict.refusal,
+            )
+        )
+
+
+def _barred(run: Run, ticket: Ticket, failed: Failed) -> tuple[str, ...]:
+    """Name the endpoints that this call must leave alone for now.
+
+    A refusal speaks for one endpoint, or for its account when the answer said so. The first failure
+    lets the call go to another endpoint at once; from the second on the call backs off everywhere,
+    since what fails twice in two places is often the call itself.
+    """
+    outcome = failed.outcome
+    if outcome.refusal or not outcome.sent:
+        if outcome.account:
+            stations = {station.name: station for station in run.services.gate.stations}
+            account = stations[failed.endpoint].account
+            return tuple(name for name in ticket.stations if stations[name].account == account)
+        return (failed.endpoint,)
+    return (failed.endpoint,) if run.attempts <= 1 else ticket.stations
+
+
+def _last_word(run: Run, error: LLMClientError) -> LLMClientError:
+    """Prefer what a server said over what we decided afterwards; lost time stays lost time."""
+    if run.last is None or isinstance(error, DeadlineExceededError):
+        return error
+    run.last.add_note(f"not tried again: {error.message}")
+    run.last.attempts = tuple(run.records)
+    return run.last
+
+
+def _out_of_time(run: Run, error: LLMClientError) -> DeadlineExceededError:
+    return DeadlineExceededError(
+        f"the deadline of {run.deadline - run.call.arrived:.6g} s passed during attempt {len(run.records)}",
+        endpoint=error.endpoint,
+        attempts=tuple(run.records),
+    )
