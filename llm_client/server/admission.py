@@ -9,9 +9,11 @@ from collections import OrderedDict
 from .engine import Engine
 from .job import ClientGoneError, Job, Phase, Refusal
 from .ledger import Ledger
+from .limits import LatencyShedder, ceiling, shed
 from .queue import BoundedQueue
 from .settings import Settings
 
+_DRAINING = "The server is shutting down. Send the request elsewhere."
 _LOBBY = 10_000  # requests that may stand outside a full queue under `delay`
 
 
@@ -22,13 +24,16 @@ class Door:
         settings: bounds and policies.
         engine: what does the work.
         ledger: where peaks are noted.
+        shedder: turns classes away by latency; None never does.
     """
 
-    def __init__(self, settings: Settings, engine: Engine, ledger: Ledger) -> None:
+    def __init__(self, settings: Settings, engine: Engine, ledger: Ledger, shedder: LatencyShedder | None) -> None:
         self.settings = settings
         self.engine = engine
         self.ledger = ledger
-        self.queue: BoundedQueue[Job] = BoundedQueue(settings.queue)
+        self.shedder = shedder
+        self.queue: BoundedQueue[Job] = BoundedQueue(settings.bound)
+        self.live: set[Job] = set()
         self.draining = False
         self.loading_until = 0.0
         self._lobby: OrderedDict[Job, asyncio.TimerHandle] = OrderedDict()
@@ -71,12 +76,21 @@ class Door:
         """Seconds until one more that stands at the end of the queue would be started."""
         return (self.waiting + 1) * self.engine.expected() / self.engine.slots
 
+    def report(self) -> dict[str, float]:
+        """What a load balancer wants to know."""
+        load = self.engine.load()
+        return {
+            "kv_cache_utilization": round(load.kv_usage, 4),
+            "num_requests_waiting": self.waiting,
+            "num_requests_running": load.running,
+        }
+
     def enter(self, job: Job) -> None:
         """Start it, queue it, let it stand outside, or raise a `Refusal`."""
         loop = asyncio.get_running_loop()
         now = job.arrived = loop.time()
         if self.draining:
-            raise self._refuse("draining", "The server is shutting down. Send the request elsewhere.", 503)
+            raise self._refuse("draining", _DRAINING, 503)
         if self.loading:
             wait = self.loading_until - now
             raise Refusal(
@@ -85,7 +99,8 @@ class Door:
             )  # fmt: skip
         if job.deadline <= now:
             raise self._timeout("its deadline had passed when it arrived")
-        if self.engine.free() and not self.waiting:
+        self._shed(job.rank, now)
+        if not self.waiting and self.engine.free(job):
             self._start(job)
             return
         if self.queue.full:
@@ -95,8 +110,11 @@ class Door:
 
     def abandon(self, job: Job) -> None:
         """The client has gone: free its place in queue or engine at once."""
+        self._stop(job, ClientGoneError())
+
+    def _stop(self, job: Job, error: Exception) -> None:
         phase = job.phase
-        job.fail(ClientGoneError(), asyncio.get_running_loop().time())
+        job.fail(error, asyncio.get_running_loop().time())
         if phase is Phase.RUNNING:
             self.engine.cancel(job)
         elif phase is Phase.QUEUED:
@@ -113,13 +131,11 @@ class Door:
             now = asyncio.get_running_loop().time()
             for job in self.queue.expired(now):
                 job.fail(self._timeout(f"it waited {now - job.arrived:.1f} seconds in the queue"), now)
-            while self.engine.free():
-                self._invite(now)
-                job_or_none = self.queue.pop()
-                if job_or_none is None:
-                    break
-                self._start(job_or_none)
             self._invite(now)
+            while (head := self.queue.peek()) is not None and self.engine.free(head):
+                self.queue.pop()
+                self._start(head)
+                self._invite(now)
             self._arm()
         finally:
             self._pumping = False
@@ -129,13 +145,24 @@ class Door:
         self.draining = True
 
     def evict(self) -> None:
-        """Refuse everything that still waits."""
-        now = asyncio.get_running_loop().time()
-        for job in [*self.queue.drain(), *self._lobby]:
-            self._leave_lobby(job)
-            job.fail(self._refuse("draining", "The server is shutting down. Send the request elsewhere.", 503), now)
+        """Refuse what waits and stop what runs."""
+        refusal = self._refuse("draining", _DRAINING, 503)
+        for job in list(self.live):
+            self._stop(job, refusal)
+
+    def done(self, job: Job) -> None:
+        """Its request is over, however it ended."""
+        self.live.discard(job)
 
     # How a job moves.
+
+    def _shed(self, rank: int, now: float) -> None:
+        load = self.load()
+        top = ceiling(rank, self.settings.thresholds)
+        if load >= top:
+            raise shed(rank, f"the load is {load:.2f}, above {top:g}", self.drain_time())
+        if self.shedder is not None:
+            self.shedder.admit(rank, now)
 
     def _start(self, job: Job) -> None:
         self.ledger.executed += 1
@@ -152,14 +179,14 @@ class Door:
     def _overflow(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
         victim = self.queue.displace(job.rank)
         if victim is not None:
-            victim.fail(self._full("was pushed out by more urgent work"), loop.time())
+            victim.fail(self.full("was pushed out by more urgent work", "displaced"), loop.time())
             self._push(job, loop.time())
         elif self.settings.overflow == "delay" and len(self._lobby) < _LOBBY:
             job.phase = Phase.QUEUED
             wait = min(self.settings.max_delay, job.deadline - loop.time())
             self._lobby[job] = loop.call_later(wait, self._give_up, job)
         else:
-            raise self._full("could not be queued")
+            raise self.full("could not be queued")
 
     def _invite(self, now: float) -> None:
         while self._lobby and not self.queue.full:
@@ -170,7 +197,7 @@ class Door:
     def _give_up(self, job: Job) -> None:
         if self._leave_lobby(job):
             now = asyncio.get_running_loop().time()
-            job.fail(self._full(f"waited {now - job.arrived:.1f} seconds outside the queue"), now)
+            job.fail(self.full(f"waited {now - job.arrived:.1f} seconds outside the queue"), now)
 
     def _leave_lobby(self, job: Job) -> bool:
         timer = self._lobby.pop(job, None)
@@ -194,9 +221,10 @@ class Door:
 
     # What a refusal says.
 
-    def _full(self, what: str) -> Refusal:
-        size = self.queue.size
-        return self._refuse("queue_full", f"The queue is full ({size} waiting): this request {what}.", None)
+    def full(self, what: str, code: str = "queue_full") -> Refusal:
+        """The refusal of a full queue."""
+        size = "unbounded" if self.queue.size is None else self.queue.size
+        return self._refuse(code, f"The queue is full ({size} waiting): this request {what}.", None)
 
     def _timeout(self, why: str) -> Refusal:
         text = f"Waiting timeout reached: this request was never started because {why}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,12 +13,18 @@ from starlette.responses import JSONResponse, Response
 
 from llm_client._version import __version__
 
+from .chat import Chat
+from .completions import Completions
+from .embeddings import Embeddings, Rerank, Score
 from .exchange import Exchange
 from .job import Refusal
 from .reply import refusal_answer
-from .routes import ROUTES, Route
+from .responses import Responses
+from .routes import Infer, Route
 from .settings import Settings
 from .state import State, build
+
+ROUTES: tuple[Route, ...] = (Infer(), Chat(), Completions(), Responses(), Embeddings(), Rerank(), Score())
 
 
 class RawRoute(APIRoute):
@@ -43,7 +48,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        state.door.loading_until = asyncio.get_running_loop().time() + settings.loading
+        state.begin()
         yield
 
     app = FastAPI(

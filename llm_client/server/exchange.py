@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-import json
+import logging
+import math
 import time
 from collections.abc import Mapping
 
-from pydantic import ValidationError
-
-from .job import CLASSES, ClientGoneError, EngineError, Job, Phase, Refusal
+from .dialects import DIALECTS, openai
+from .faults import Fault
+from .intake import load_report, parse, priority, time_left
+from .job import CLASSES, ClientGoneError, Job, Phase, Refusal
 from .ledger import Record
-from .reply import EVENTS, JSON, Headers, Receive, Scope, Send, read_body, refusal_answer, send_whole, too_large
-from .routes import Route, dump
+from .protocol import TRANSPORT
+from .reply import EVENTS, JSON, read_body, refusal_answer, too_large
+from .routes import DONE, Route, dump
 from .state import State
 from .text import prefix_blocks
 from .work import Work
+from .writer import FaultyWriter, Headers, InjectedError, Receive, Scope, Send, Writer, break_connection
+
+_log = logging.getLogger(__name__)
 
 
 class Exchange:
@@ -33,80 +38,120 @@ class Exchange:
         self._state = state
         self._route = route
         self._headers = headers
+        self._dialect = DIALECTS[state.settings.dialect]
+        self._key = ""
+        self._charged = 0
         self._gone = False
         self._head_sent = False
         self._status = 0
+        self._job: Job | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it; every way out books exactly one result."""
         state = self._state
-        record = state.ledger.open(self._route.path, time.time())
+        self._transport = (scope.get("state") or {}).get(TRANSPORT)
+        record = state.ledger.open(scope["path"], time.time())
         record.attempt = self._headers.get("x-llm-client-attempt")
         record.idempotency_key = self._headers.get("idempotency-key")
-        job: Job | None = None
-        watch: asyncio.Task[None] | None = None
+        writer = Writer(send)
+        broken = False
         try:
-            work = await self._read(receive, record)
-            job = self._job(work, record)
-            watch = asyncio.create_task(self._watch(receive, job))
-            state.door.enter(job)
+            client = scope.get("client") or ("local", 0)
+            work, fault = await self._intake(receive, record, str(client[0]))
+            if fault is not None and fault.stream_faults:
+                writer = FaultyWriter(send, fault, self._transport, self._pause)
+            job = self._admit(work, record)
+            if self._dialect.early and work.stream:
+                await self._head(writer)
             await job.until_started()
-            if work.stream:
-                await self._stream(send, work, job)
-            else:
-                await self._whole(send, work, job)
+            await (self._stream(writer, work, job) if work.stream else self._whole(writer, work, job))
             self._book(record, work, job)
         except Refusal as refusal:
-            await self._refuse(send, record, refusal)
+            await self._refuse(writer, record, refusal)
         except (ClientGoneError, ConnectionError):
             state.ledger.close(record, "abandoned")
-        except EngineError as error:
-            await self._broken(send, record, str(error))
+        except InjectedError as error:
+            state.ledger.close(record, "failed", f"fault_{error.reason}")
+            broken = error.reason in {"reset", "cut", "hang"}
+        except Exception:  # noqa: BLE001 - a defect of ours must still be booked and answered
+            _log.exception("a request failed unexpectedly")
+            state.ledger.close(record, "failed", "internal_error")
+            text = "The server has a defect; its log tells more."
+            await self._refuse(writer, record, Refusal("internal_error", text, status=500, kind="server_error"))
         finally:
-            record.status = self._status
-            if job is not None:
-                if job.phase is not Phase.DONE:
-                    state.door.abandon(job)
-                record.queued, record.service = job.queue_time, job.service_time
-                record.tokens = job.produced * job.width
-            if watch is not None:
-                watch.cancel()
-            # A cancelled handler (server shutdown) leaves its client without an answer.
-            state.ledger.close(record, "failed", "shutdown")
+            self._settle(record)
+        if broken:
+            await self._close()
 
-    # Reading.
+    # Before the engine.
 
-    async def _read(self, receive: Receive, record: Record) -> Work:
-        settings = self._state.settings
-        if self._state.ledger.in_flight > settings.max_concurrency:
+    async def _intake(self, receive: Receive, record: Record, client: str) -> tuple[Work, Fault | None]:
+        """Check, read, misbehave where the fault comes first, and say what is to be done."""
+        state, settings = self._state, self._state.settings
+        if state.ledger.in_flight > settings.max_concurrency:
             raise Refusal("too_many_requests_in_progress", "Too many requests in progress.", status=503, wait=1.0)
         length = self._headers.get("content-length", "")
         if length.isdigit() and int(length) > settings.max_body:
             raise too_large(settings.max_body)
         raw = await read_body(receive, settings.max_body, settings.read_timeout)
         record.body = hashlib.sha256(raw).hexdigest()[:32]
+        self._watch = asyncio.create_task(self._watch_client(receive))
+        self._key = state.keys.check(self._headers, client)
+        body = parse(self._route.body, raw)
+        record.model = str(getattr(body, "model", ""))[:100]
         try:
-            body = self._route.body.model_validate_json(raw)
-        except ValidationError as error:
-            raise invalid(error) from None
-        work = self._route.work(body, settings)
-        if settings.strict_models and work.model not in settings.models:
-            raise Refusal(
-                "model_not_found",
-                f"The model `{work.model[:100]}` does not exist. Served: {', '.join(settings.models)}.",
-                status=404,
-                kind="invalid_request_error",
-                param="model",
-            )
-        return work
+            fault = state.faults.pick(record.path, record.model, self._headers, _now())
+            work = self._route.work(body, settings)
+        except ValueError as error:
+            raise Refusal("invalid_request", str(error)[:500], status=400, kind="invalid_request_error") from None
+        record.stream = work.stream
+        if fault is not None:
+            await self._misbehave(fault, work)
+        self._check(work)
+        return work, fault
 
-    def _job(self, work: Work, record: Record) -> Job:
-        rank = 2
-        tie = 0
-        if work.priority is not None:
-            rank, tie = min(max(work.priority, 0), 3), work.priority
-        record.priority, record.stream, record.model = CLASSES[rank], work.stream, work.model[:100]
-        return Job(
+    def _check(self, work: Work) -> None:
+        settings = self._state.settings
+        if settings.strict_models and work.model not in settings.models:
+            text = f"The model `{work.model[:100]}` does not exist. Served: {', '.join(settings.models)}."
+            raise Refusal("model_not_found", text, status=404, kind="invalid_request_error", param="model")
+        longest = settings.longest
+        if work.prompt_tokens + work.output_tokens > longest:
+            text = (
+                f"This model's maximum context length is {longest} tokens. However, you requested "
+                f"{work.prompt_tokens + work.output_tokens} tokens ({work.prompt_tokens} in the input, "
+                f"{work.output_tokens} in the answer). Shorten one of them."
+            )
+            raise Refusal("context_length_exceeded", text, status=400, kind="invalid_request_error")
+
+    async def _misbehave(self, fault: Fault, work: Work) -> None:
+        if fault.latency:
+            await self._pause(fault.latency)
+        if fault.hang:
+            await self._pause(fault.stall_for)
+            raise InjectedError("hang")
+        if (fault.reset == 0 or fault.cut == 0) and self._transport is not None:
+            break_connection(self._transport, reset=fault.reset == 0)
+            raise InjectedError("reset" if fault.reset == 0 else "cut")
+        if fault.overload:
+            raise self._state.door.full("could not be queued")
+        if fault.status is not None:
+            raise _Status(fault)
+        if fault.text is not None:
+            work.say(fault.text)
+
+    def _admit(self, work: Work, record: Record) -> Job:
+        state, now = self._state, _now()
+        rank, tie = priority(self._headers, work.priority, larger_first=state.settings.dialect == "sglang")
+        record.priority = CLASSES[rank]
+        left = time_left(self._headers)
+        if state.limits.active:
+            charge = work.prompt_tokens + work.output_tokens * work.width
+            state.limits.admit(self._key, charge, now)
+            self._charged = charge
+        job = self._job = Job(
             rank=rank,
             tie=tie,
             prompt_tokens=work.prompt_tokens,
@@ -114,88 +159,151 @@ class Exchange:
             width=work.width,
             stream=work.stream,
             blocks=prefix_blocks(work.whole),
+            deadline=now + left if left < math.inf else math.inf,
         )
+        state.door.live.add(job)
+        state.door.enter(job)
+        return job
 
-    async def _watch(self, receive: Receive, job: Job) -> None:
+    async def _watch_client(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._gone = True
-        self._state.door.abandon(job)
+        if self._job is not None:
+            self._state.door.abandon(self._job)
 
-    # Answering.
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, or raise as soon as the client leaves."""
+        if self._watch is not None and seconds > 0:
+            await asyncio.wait({self._watch}, timeout=seconds)
+        self._check_gone()
 
-    async def _whole(self, send: Send, work: Work, job: Job) -> None:
+    # After the engine.
+
+    async def _whole(self, writer: Writer, work: Work, job: Job) -> None:
         await job.until_done()
         work.cached_tokens = job.cached_tokens
         body = dump(self._route.answer(work))
         self._check_gone()
         self._status = 200
-        await send_whole(send, 200, body, [JSON, *self._common(work, job)])
+        await writer.whole(200, body, [JSON, *self._common()])
 
-    async def _stream(self, send: Send, work: Work, job: Job) -> None:
-        headers: Headers = [EVENTS, (b"cache-control", b"no-cache"), *self._common(work, job)]
+    async def _head(self, writer: Writer) -> None:
         self._status = 200
         self._head_sent = True
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        pending = self._route.opening(work)
-        seen = 0
-        while True:
-            await job.until_progress(seen)
-            work.cached_tokens = job.cached_tokens
-            produced = job.produced
-            pending.extend(self._route.deltas(work, seen, produced))
-            seen = produced
-            last = job.phase is Phase.DONE
-            if last:
-                pending.extend(self._route.closing(work))
-            self._check_gone()
-            await send({"type": "http.response.body", "body": b"".join(pending), "more_body": not last})
-            if last:
-                return
-            pending.clear()
+        await writer.head([EVENTS, (b"cache-control", b"no-cache"), *self._common()])
 
-    def _common(self, work: Work, job: Job) -> Headers:
-        headers: Headers = [
-            (b"x-request-id", self._headers.get("x-request-id", work.id).encode("latin-1", "replace")[:200]),
-            (b"x-queue-time", b"%d" % round(job.queue_time * 1000)),
-        ]
-        if job.phase is Phase.DONE:
-            headers.append((b"x-inference-time", b"%d" % round(job.service_time * 1000)))
+    async def _stream(self, writer: Writer, work: Work, job: Job) -> None:
+        if not self._head_sent:
+            await self._head(writer)
+        work.cached_tokens = job.cached_tokens
+        writer.put(self._route.opening(work))
+        seen, last = 0, False
+        while not last:
+            await job.until_progress(seen)
+            last = job.phase is Phase.DONE
+            writer.put(self._route.deltas(work, seen, job.produced), content=True)
+            seen = job.produced
+            if last:
+                writer.put(self._route.closing(work))
+            self._check_gone()
+            await writer.flush(last=last)
+
+    def _common(self) -> Headers:
+        state, job = self._state, self._job
+        headers: Headers = []
+        if (name := self._headers.get("x-request-id")) is not None:
+            headers.append((b"x-request-id", name.encode("latin-1", "replace")[:200]))
+        if job is not None and not math.isnan(job.started):
+            headers.append((b"x-queue-time", b"%d" % round(job.queue_time * 1000)))
+            if job.phase is Phase.DONE:
+                headers.append((b"x-inference-time", b"%d" % round(job.service_time * 1000)))
+        if (wish := self._headers.get("endpoint-load-metrics-format")) is not None:
+            report = load_report(wish, state.door.report())
+            if report is not None:
+                headers.append((b"endpoint-load-metrics", report))
+        if state.limits.active and self._key:
+            headers.extend(state.limits.headers(self._key, _now()))
         return headers
 
     def _check_gone(self) -> None:
         if self._gone:
             raise ClientGoneError
 
+    # The books.
+
     def _book(self, record: Record, work: Work, job: Job) -> None:
-        ledger = self._state.ledger
-        ledger.prompt_tokens += work.prompt_tokens
-        ledger.completion_tokens += work.output_tokens * work.width
-        self._state.metrics.served(job)
-        ledger.close(record, "answered")
+        state = self._state
+        state.ledger.prompt_tokens += work.prompt_tokens
+        state.ledger.completion_tokens += work.output_tokens * work.width
+        state.metrics.served(job)
+        if state.door.shedder is not None:
+            state.door.shedder.observe(job.finished - job.arrived, _now())
+        state.ledger.close(record, "answered")
 
-    async def _refuse(self, send: Send, record: Record, refusal: Refusal) -> None:
-        status, body, headers = refusal_answer(self._state.settings, refusal)
-        if self._head_sent:
-            error = json.loads(body)["error"]
-            with contextlib.suppress(OSError):
-                await send({"type": "http.response.body", "body": b"data: " + dump({"error": error}) + b"\n\n"})
+    async def _refuse(self, writer: Writer, record: Record, refusal: Refusal) -> None:
+        self._check_in_refusal(record, refusal)
+        frame = self._dialect.frames.get(refusal.code) if record.stream else None
+        if self._head_sent or frame is not None:
+            if not self._head_sent:
+                await self._head(Writer(writer.send))
+            frame = frame or openai(0, refusal)
+            plain = Writer(writer.send)
+            plain.put([b"data: " + dump(frame) + b"\n\n", DONE])
+            await plain.flush(last=True)
+            return
+        if isinstance(refusal, _Status):
+            status, body, headers = refusal.answer(self._state)
         else:
-            self._status = status
-            await send_whole(send, status, body, headers)
-        self._state.ledger.close(record, "refused", refusal.code)
+            status, body, headers = refusal_answer(self._state.settings, refusal)
+        self._status = status
+        await Writer(writer.send).whole(status, body, [*headers, *self._common()])
 
-    async def _broken(self, send: Send, record: Record, message: str) -> None:
-        refusal = Refusal("engine_error", message, status=500, kind="server_error")
-        self._state.ledger.close(record, "failed", "engine_error")
-        await self._refuse(send, record, refusal)
+    def _check_in_refusal(self, record: Record, refusal: Refusal) -> None:
+        if isinstance(refusal, _Status):
+            self._state.ledger.close(record, "failed", "fault_status")
+        else:
+            self._state.ledger.close(record, "refused", refusal.code)
+
+    def _settle(self, record: Record) -> None:
+        state, job = self._state, self._job
+        record.status = self._status
+        if job is not None:
+            state.door.abandon(job)  # does nothing for one that is done
+            state.door.done(job)
+            record.queued, record.service = job.queue_time, job.service_time
+            record.tokens = job.produced * job.width
+        if self._charged:
+            used = 0 if job is None else job.prompt_tokens + job.produced * job.width
+            state.limits.settle(self._key, self._charged - used, _now())
+        if self._watch is not None:
+            self._watch.cancel()
+        # A cancelled handler (the server is being stopped) leaves its client without an answer.
+        state.ledger.close(record, "failed", "shutdown")
+
+    async def _close(self) -> None:
+        """Make sure that a connection broken on purpose is gone before the framework looks at it."""
+        if self._transport is None:
+            raise ConnectionResetError("fault injected: the connection is broken")
+        self._transport.close()
+        await asyncio.sleep(0.01)  # the protocol learns of it in a later turn of the loop
 
 
-def invalid(error: ValidationError) -> Refusal:
-    """A 400 that names the first field at fault."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    text = f"{where}: {first['msg']}" if where else str(first["msg"])
-    return Refusal(
-        "invalid_request", text[:500], status=400, kind="invalid_request_error", param=where or None
-    )  # fmt: skip
+class _Status(Refusal):
+    """An answer that a fault prescribes."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__("injected_fault", f"Fault injected: status {fault.status}.", status=fault.status)
+        self._fault = fault
+
+    def answer(self, state: State) -> tuple[int, bytes, Headers]:
+        fault = self._fault
+        status, body, headers = refusal_answer(state.settings, self)
+        if fault.body is not None:
+            body, headers = fault.body.encode(), [(b"content-type", fault.content_type.encode())]
+        headers.extend((name.lower().encode(), value.encode("latin-1")) for name, value in fault.headers.items())
+        return fault.status or status, body, headers
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

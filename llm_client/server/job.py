@@ -58,10 +58,6 @@ class ClientGoneError(Exception):
     """The client closed its connection; nobody reads the answer."""
 
 
-class EngineError(Exception):
-    """The engine broke while it worked on this job."""
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class Job:
     """What the engine is asked to do, and how far it is.

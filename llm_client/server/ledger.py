@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -62,15 +63,13 @@ class Ledger:
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.records: deque[Record] = deque(maxlen=remember)
-
-    @property
-    def in_flight(self) -> int:
-        """Requests that arrived and have no result yet."""
-        return self.arrived - sum(self.results.values())
+        self.in_flight = 0  # arrived, and no result yet
+        self.on_quiet: Callable[[], None] = lambda: None  # called when the last open one gets its result
 
     def open(self, path: str, wall: float) -> Record:
         """Note an arrival."""
         self.arrived += 1
+        self.in_flight += 1
         record = Record(number=self.arrived, path=path, arrived=wall)
         self.records.append(record)
         return record
@@ -86,6 +85,9 @@ class Ledger:
             self.reasons[reason] += 1
         if outcome == "abandoned":
             self.client_disconnected += 1
+        self.in_flight -= 1
+        if self.in_flight == 0:
+            self.on_quiet()
         return True
 
     def occupancy(self, executing: int, queued: int) -> None:
@@ -97,7 +99,7 @@ class Ledger:
         """The counters, ready for JSON."""
         return {
             "arrived": self.arrived,
-            **self.results,
+            **{str(name): count for name, count in self.results.items()},
             "in_flight": self.in_flight,
             "reasons": dict(self.reasons),
             "client_disconnected": self.client_disconnected,
@@ -111,7 +113,10 @@ class Ledger:
     def reset(self) -> None:
         """Forget all but what is still open, so that a test may count from here."""
         still_open = [record for record in self.records if record.outcome is None]
-        missing = self.in_flight
-        self.__init__(self.records.maxlen or 0)  # type: ignore[misc]
+        self.records.clear()
         self.records.extend(still_open)
-        self.arrived = missing
+        self.arrived = self.in_flight
+        self.results = dict.fromkeys(RESULTS, 0)
+        self.reasons.clear()
+        self.client_disconnected = self.executed = self.executing_peak = self.queued_peak = 0
+        self.prompt_tokens = self.completion_tokens = 0

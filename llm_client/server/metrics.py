@@ -1,4 +1,4 @@
-"""What Prometheus sees: counters from the books, gauges read at the time of the scrape, histograms of waiting and work."""
+"""What Prometheus sees: counters from the books, gauges read at the scrape, histograms of waiting and work."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import exposition as plain
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client import exposition as plain
 
 from .job import CLASSES, Job
 
@@ -32,7 +32,7 @@ class Metrics:
         self._ledger = ledger
         self._door = door
         self.registry = CollectorRegistry()
-        self.registry.register(self)  # type: ignore[arg-type]
+        self.registry.register(self)
         self.queue_wait = self._histogram("llm_server_queue_wait_seconds", "Seconds between arrival and start.")
         self.service_time = self._histogram("llm_server_service_seconds", "Seconds in the engine.")
         self.first_token = self._histogram("llm_server_first_token_seconds", "Seconds from arrival to first token.")

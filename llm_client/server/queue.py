@@ -1,4 +1,4 @@
-"""The bounded queue: a heap with four classes, expiry, displacement and a rule for its size. Pure; `now` is an argument."""
+"""The bounded queue: a heap with four classes, expiry and displacement. Pure; `now` is an argument."""
 
 from __future__ import annotations
 
@@ -81,14 +81,22 @@ class BoundedQueue(Generic[T]):
         if expires < math.inf:
             heapq.heappush(self._expiries, (expires, order, item))
 
+    def peek(self) -> T | None:
+        """Who is next; None when nobody waits."""
+        while self._heap:
+            _, _, order, item = self._heap[0]
+            if self._is_alive(item, order):
+                return item
+            heapq.heappop(self._heap)
+        return None
+
     def pop(self) -> T | None:
         """Take the next one out; None when nobody waits."""
-        while self._heap:
-            _, _, order, item = heapq.heappop(self._heap)
-            if self._is_alive(item, order):
-                self._forget(item)
-                return item
-        return None
+        item = self.peek()
+        if item is not None:
+            heapq.heappop(self._heap)
+            self._forget(item)
+        return item
 
     def remove(self, item: T) -> bool:
         """Take this one out wherever it stands; False when it does not wait here."""

@@ -19,17 +19,22 @@ from .protocol import bound
 from .settings import Settings
 from .state import State
 
+_LINGER = 2  # seconds for connections to close after the drain
+
 
 class Server(uvicorn.Server):
     """uvicorn, except that SIGTERM first drains: the port stays open and says 503 until running work is done.
 
     Args:
         settings: what to serve and where.
+        ready: called once, when it listens.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, ready: Callable[[Server], None] = lambda _server: None) -> None:
         self.app: FastAPI = create_app(settings)
         self.settings = settings
+        self._ready = ready
+        self._draining = False
         self._drainer: asyncio.Task[None] | None = None
         super().__init__(
             uvicorn.Config(
@@ -43,7 +48,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 backlog=8192,
                 timeout_keep_alive=max(1, round(settings.keepalive)),
-                timeout_graceful_shutdown=2,
+                timeout_graceful_shutdown=_LINGER,
                 h11_max_incomplete_event_size=settings.max_headers,
             )
         )
@@ -60,22 +65,35 @@ class Server(uvicorn.Server):
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        self.loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        if self.started:
+            self._ready(self)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drain at the first signal, stop at the second."""
-        if self._drainer is None and sig in {signal.SIGTERM, signal.SIGINT} and self.started:
-            self.parts.door.drain()
-            self._drainer = asyncio.get_running_loop().create_task(self._drain())
+        if not self._draining and sig in {signal.SIGTERM, signal.SIGINT} and self.started:
+            self._draining = True
+            # The handler runs between two instructions of the loop, which may be asleep.
+            self.loop.call_soon_threadsafe(self._begin_drain)
         else:
             super().handle_exit(sig, frame)
 
+    def _begin_drain(self) -> None:
+        self.parts.door.drain()
+        self._drainer = self.loop.create_task(self._drain())
+
     async def _drain(self) -> None:
-        door = self.parts.door
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.drain):
-                while not door.idle or self.parts.ledger.in_flight:
-                    await asyncio.sleep(0.02)
-        door.evict()
-        await asyncio.sleep(0.05)
+        ledger = self.parts.ledger
+        if ledger.in_flight:
+            quiet = asyncio.Event()
+            ledger.on_quiet = quiet.set
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.drain):
+                    await quiet.wait()
+            self.parts.door.evict()
         self.should_exit = True
 
 
@@ -94,44 +112,31 @@ def serve(settings: Settings, ready: Callable[[Server], None]) -> None:
         ready: called once, when it listens.
     """
     raise_file_limit()
-    server = Server(settings)
-
-    async def main() -> None:
-        task = asyncio.create_task(server.serve())
-        while not server.started and not task.done():
-            await asyncio.sleep(0.005)
-        if server.started:
-            ready(server)
-        await task
-
+    server = Server(settings, ready)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        runner.run(main())
+        runner.run(server.serve())
 
 
 @contextlib.contextmanager
 def running(settings: Settings, *, timeout: float = 10.0) -> Iterator[Server]:
-    """A server in a thread of this process, on a free port unless the settings name one.
+    """A server in a thread of this process.
 
     Args:
-        settings: what to serve and where.
-        timeout: seconds to wait for it to start.
+        settings: what to serve and where; port 0 takes a free one.
+        timeout: seconds to wait for it to start, and to end.
+
+    Raises:
+        RuntimeError: when it does not start.
     """
     raise_file_limit()
-    server = Server(settings)
     started = threading.Event()
+    server = Server(settings, lambda _server: started.set())
     failure: list[BaseException] = []
-
-    async def main() -> None:
-        task = asyncio.create_task(server._serve())  # noqa: SLF001 - serve() would take the signals of the main thread
-        while not server.started and not task.done():
-            await asyncio.sleep(0.002)
-        started.set()
-        await task
 
     def work() -> None:
         try:
             with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-                runner.run(main())
+                runner.run(server._serve())  # noqa: SLF001 - `serve` would take over the signals of the main thread
         except BaseException as error:  # noqa: BLE001 - told to the thread that started us
             failure.append(error)
             started.set()
@@ -140,18 +145,10 @@ def running(settings: Settings, *, timeout: float = 10.0) -> Iterator[Server]:
     thread.start()
     started.wait(timeout)
     if failure or not server.started:
+        server.should_exit = True
         raise RuntimeError(f"the server did not start within {timeout:g} s") from (failure[0] if failure else None)
     try:
         yield server
     finally:
-        server.should_exit = True
-        server.force_exit = True
+        server.should_exit = server.force_exit = True
         thread.join(timeout)
-
-
-def free_port() -> int:
-    """A port that is free right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

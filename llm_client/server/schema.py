@@ -10,6 +10,9 @@ _MAX_TOKENS = 1 << 24
 
 Count = Annotated[int, Field(ge=1, le=_MAX_TOKENS)]
 Priority = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 31)]], Field(min_length=1)]
+Texts = str | Annotated[list[str], Field(min_length=1, max_length=2048)]
+Prompts = Texts | TokenIds | Annotated[list[TokenIds], Field(min_length=1, max_length=2048)]
 
 
 class Body(BaseModel):
@@ -21,19 +24,30 @@ class Body(BaseModel):
     priority: Priority | None = None
 
 
-class InferRequest(Body):
-    """`/infer`: the plain form."""
-
-    prompt: str
-    max_tokens: Count | None = None
-
-
 class StreamOptions(BaseModel):
     """What a stream carries beside the text."""
 
     model_config = ConfigDict(extra="allow")
 
     include_usage: bool = False
+
+
+class Generation(Body):
+    """What chat and completions share."""
+
+    max_tokens: Count | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=_MAX_TOKENS)] = 0
+    ignore_eos: bool = False
+    n: Annotated[int, Field(ge=1, le=128)] | None = 1
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+
+
+class InferRequest(Body):
+    """`/infer`: the plain form."""
+
+    prompt: str
+    max_tokens: Count | None = None
 
 
 class Message(BaseModel):
@@ -43,21 +57,79 @@ class Message(BaseModel):
 
     role: str
     content: str | list[dict[str, Any]] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
 
 
-class ChatRequest(Body):
+class Function(BaseModel):
+    """What a tool is called and what it takes."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    parameters: dict[str, Any] | None = None
+
+
+class Tool(BaseModel):
+    """One tool of a chat."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class ChatRequest(Generation):
     """`/v1/chat/completions`."""
 
     messages: Annotated[list[Message], Field(min_length=1)]
-    max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    min_tokens: Annotated[int, Field(ge=0, le=_MAX_TOKENS)] = 0
-    ignore_eos: bool = False
-    n: Annotated[int, Field(ge=1, le=128)] = 1
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+
+class CompletionRequest(Generation):
+    """`/v1/completions`."""
+
+    prompt: Prompts
+    echo: bool | None = False
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+
+class ResponsesRequest(Body):
+    """`/v1/responses`."""
+
+    input: str | Annotated[list[dict[str, Any]], Field(min_length=1)]
+    instructions: str | None = None
+    max_output_tokens: Count | None = None
+    ignore_eos: bool = False
+    stream: bool | None = False
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
+
+
+class EmbeddingRequest(Body):
+    """`/v1/embeddings`."""
+
+    input: Prompts
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1, le=4096)] | None = None
+
+
+class RerankRequest(Body):
+    """`/v1/rerank`."""
+
+    query: str
+    documents: Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=2048)]
+    top_n: Annotated[int, Field(ge=0)] | None = None
+    return_documents: bool | None = True
+
+
+class ScoreRequest(Body):
+    """`/v1/score`."""
+
+    text_1: Texts
+    text_2: Texts

@@ -10,10 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .batching import PRESETS
+from .dialects import DIALECTS
+from .limits import Rate, rate
 from .queue import queue_size
 
-ENGINES = ("workers",)
+ENGINES = ("workers", *PRESETS)
 OVERFLOWS = ("reject", "drop", "delay")
+_CONTEXT = 131_072  # tokens the plain workers take
 ENV_PREFIX = "LLM_SERVER_"
 
 
@@ -49,6 +53,13 @@ def integer(text: str) -> int:
         raise SettingsError(f"expected a whole number, got {text!r}") from None
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingsError(f"expected a number, got {text!r}") from None
+
+
 def _or_none(read: Callable[[str], Any], *words: str) -> Callable[[str], Any]:
     return lambda text: None if text.lower() in words else read(text)
 
@@ -57,6 +68,22 @@ def _queue(text: str) -> int | str | None:
     if text.lower() == "auto":
         return "auto"
     return None if text.lower() in {"unbounded", "none", "off"} else integer(text)
+
+
+def _rate(text: str) -> Rate:
+    try:
+        return rate(text)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
+def _thresholds(text: str) -> tuple[float, ...]:
+    if text.lower() == "on":
+        return (0.9, 0.7, 0.5)
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(f"expected on, off or three numbers such as 0.9,0.7,0.5, got {text!r}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -83,6 +110,8 @@ class Settings:
     host: str = option("127.0.0.1", "address to listen on")
     port: int = option(8000, "port to listen on; 0 takes a free one", integer)
     engine: str = option("workers", f"what does the work: {', '.join(ENGINES)}")
+    speed: float = option(1.0, "how many times faster than real the GPU engines are", _number)
+    burn: bool = option(False, "workers keep a processor busy instead of sleeping", switch)
     workers: int = option(2, "workers of the engine `workers`", integer)
     seconds: float = option(1.0, "time a worker needs for one request", duration)
     queue: int | str | None = option(
@@ -94,9 +123,26 @@ class Settings:
     retry_after: float | str = option("auto", "Retry-After of refusals: auto, none or a time", _retry_after)
     max_delay: float = option(5.0, "how long `delay` lets a request stand outside the full queue", duration)
     queue_timeout: float | None = option(None, "longest wait in the queue, or off", _or_none(duration, "off", "none"))
+    thresholds: tuple[float, ...] | None = option(
+        None,
+        "load above which high, normal and low work is shed: on (0.9,0.7,0.5), numbers or off",
+        _or_none(_thresholds, "off", "none"),
+    )
+    target_latency: float | None = option(
+        None, "shed low classes while answers take longer than this, or off", _or_none(duration, "off", "none")
+    )
+    key_requests: Rate | None = option(None, "requests of one API key, such as 10/s", _or_none(_rate, "off", "none"))  # noqa: RUF009 - it is `field`
+    key_tokens: Rate | None = option(None, "tokens of one API key, such as 90000/min", _or_none(_rate, "off", "none"))  # noqa: RUF009 - it is `field`
+    service_requests: Rate | None = option(None, "requests of all together", _or_none(_rate, "off", "none"))  # noqa: RUF009 - it is `field`
+    service_tokens: Rate | None = option(None, "tokens of all together", _or_none(_rate, "off", "none"))  # noqa: RUF009 - it is `field`
+    api_keys: tuple[str, ...] = option(
+        (), "keys that may come in, with commas; better by environment", _names, secret=True
+    )
+    dialect: str = option("openai", f"whose words refusals use: {', '.join(DIALECTS)}")
     models: tuple[str, ...] = option(("reference",), "names of the served models, with commas", _names)
     strict_models: bool = option(False, "answer 404 for other model names", switch)
     tokens: int | None = option(None, "length of an answer when the request sets none", _or_none(integer, "auto"))
+    context: int | None = option(None, "longest input and answer together, in tokens", _or_none(integer, "auto"))
     loading: float = option(0.0, "how long the model seems to load after the start", duration)
     drain: float = option(30.0, "how long running work may go on after SIGTERM", duration)
     max_body: int = option(8 << 20, "largest request body in bytes", integer)
@@ -104,39 +150,77 @@ class Settings:
     read_timeout: float = option(10.0, "how long a client may take to send its request", duration)
     keepalive: float = option(75.0, "how long an idle connection is kept", duration)
     max_concurrency: int = option(20_000, "requests in progress at most; above it 503", integer)
+    fault_header: bool = option(True, "requests may ask for a fault by the header x-llm-fault", switch)
+    faults: str | None = option(None, "YAML file of faults over time", _or_none(str, "off", "none"))
+    admin: bool = option(False, "routes under /admin, for clients on this machine only", switch)
+    seed: int = option(0, "for the dice of faults with a rate", integer)
     request_log: int = option(10_000, "how many requests `/stats?log=N` remembers", integer)
 
     def __post_init__(self) -> None:
         self._check()
-        if self.queue == "auto":
-            object.__setattr__(self, "queue", queue_size(self.max_latency, self.seconds, self.workers))
+
+    @property
+    def bound(self) -> int | None:
+        """How many may wait; None for no bound."""
+        if isinstance(self.queue, str):
+            return queue_size(self.max_latency, max(self.seconds, 0.001), self.workers)
+        return self.queue
+
+    @property
+    def longest(self) -> int:
+        """Longest input and answer together, in tokens."""
+        preset = PRESETS.get(self.engine)
+        return self.context or (_CONTEXT if preset is None else preset.context)
 
     def _check(self) -> None:
-        _one_of("engine", self.engine, ENGINES)
-        _one_of("overflow", self.overflow, OVERFLOWS)
-        _one_of("status", self.status, (429, 503))
-        _between("port", self.port, 0, 65535)
-        _between("workers", self.workers, 1, 100_000)
-        _between("seconds", self.seconds, 0.0, 86_400.0)
-        if self.queue is not None and self.queue != "auto":
-            _between("queue", self.queue, 0, 10_000_000)
+        for name, allowed in _CHOICES.items():
+            _one_of(name, getattr(self, name), allowed)
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, str)):
+                _between(name, value, low, high)
+        if isinstance(self.queue, str):
+            _one_of("queue", self.queue, ("auto",))
         if isinstance(self.retry_after, str):
             _one_of("retry_after", self.retry_after, ("auto", "none"))
-        else:
-            _between("retry_after", self.retry_after, 0.0, 10_000_000.0)
-        if self.queue_timeout is not None:
-            _between("queue_timeout", self.queue_timeout, 0.001, 86_400.0)
-        if self.tokens is not None:
-            _between("tokens", self.tokens, 1, 1_000_000)
-        for name in ("max_latency", "read_timeout", "keepalive"):
-            _between(name, getattr(self, name), 0.001, 86_400.0)
-        for name in ("max_delay", "loading", "drain"):
-            _between(name, getattr(self, name), 0.0, 86_400.0)
-        for name in ("max_body", "max_headers", "max_concurrency"):
-            _between(name, getattr(self, name), 1, 1 << 40)
-        _between("request_log", self.request_log, 0, 10_000_000)
+        if self.thresholds is not None:
+            if len(self.thresholds) != 3:
+                raise SettingsError(f"thresholds: expected three numbers (high, normal, low), got {self.thresholds!r}")
+            for each in self.thresholds:
+                _between("thresholds", each, 0.0, 1.0)
         if not self.models:
             raise SettingsError("models: name at least one")
+
+
+_DAY = 86_400.0
+_CHOICES: Mapping[str, Sequence[Any]] = {
+    "engine": ENGINES,
+    "overflow": OVERFLOWS,
+    "status": (429, 503),
+    "dialect": tuple(DIALECTS),
+}
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "port": (0, 65_535),
+    "workers": (1, 100_000),
+    "seconds": (0.0, _DAY),
+    "speed": (0.001, 1e6),
+    "queue": (0, 10_000_000),
+    "retry_after": (0.0, 1e7),
+    "queue_timeout": (0.001, _DAY),
+    "target_latency": (0.001, _DAY),
+    "max_latency": (0.001, _DAY),
+    "max_delay": (0.0, _DAY),
+    "tokens": (1, 100_000_000),
+    "context": (1, 100_000_000),
+    "loading": (0.0, _DAY),
+    "drain": (0.0, _DAY),
+    "read_timeout": (0.001, _DAY),
+    "keepalive": (0.001, _DAY),
+    "max_body": (1, 1 << 40),
+    "max_headers": (1024, 1 << 40),
+    "max_concurrency": (1, 10_000_000),
+    "request_log": (0, 10_000_000),
+}
 
 
 def _one_of(name: str, value: Any, allowed: Sequence[Any]) -> None:
@@ -194,7 +278,7 @@ def from_sources(
 
 
 def _shown(value: Any) -> str:
-    if value is None:
+    if value is None or value == ():
         return "off"
     if isinstance(value, bool):
         return "on" if value else "off"

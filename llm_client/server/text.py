@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 
 # Fixed for ever: tests of users assert on what comes out of this list.
-WORDS = (
-    "amber anchor apple arrow autumn badge basket beacon birch bottle branch breeze bridge bronze "
-    "candle canyon carbon cedar circle clover cobalt copper coral cotton crystal dawn delta desert "
-    "diamond drift eagle ember engine falcon feather field flame forest fossil garden ginger glacier "
-    "granite harbor harvest hazel hollow horizon indigo island ivory jade jasmine jungle juniper kettle "
-    "lagoon lantern laurel lemon linen lotus magnet maple marble meadow mercury mirror mosaic nectar "
-    "needle nickel nutmeg oasis ocean olive onyx orbit orchid oxygen paper pebble pepper pilot planet "
-    "pollen prism quartz quiver radar raven reef ribbon river rocket saddle saffron satin signal silver "
-    "spiral spruce summit sunset temple thunder timber topaz tulip tundra turbine valley velvet violet "
-    "voyage walnut willow window winter zenith zephyr"
-).split()
+_LIST = (
+    "amber anchor apple arrow autumn badge basket beacon birch bottle branch breeze bridge bronze candle canyon "
+    "carbon cedar circle clover cobalt copper coral cotton crystal dawn delta desert diamond drift eagle ember "
+    "engine falcon feather field flame forest fossil garden ginger glacier granite harbor harvest hazel hollow "
+    "horizon indigo island ivory jade jasmine jungle juniper kettle lagoon lantern laurel lemon linen lotus "
+    "magnet maple marble meadow mercury mirror mosaic nectar needle nickel nutmeg oasis ocean olive onyx orbit "
+    "orchid oxygen paper pebble pepper pilot planet pollen prism quartz quiver radar raven reef ribbon river "
+    "rocket saddle saffron satin signal silver spiral spruce summit sunset temple thunder timber topaz tulip "
+    "tundra turbine valley velvet violet voyage walnut willow window winter zenith zephyr "
+)
+WORDS = tuple(_LIST.split())
 
 BYTES_PER_TOKEN = 4  # the usual rule of thumb for English text
 BLOCK_TOKENS = 16  # prefix caches share blocks of this many tokens

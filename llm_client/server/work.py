@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -10,47 +12,86 @@ from typing import Any
 from . import text
 
 
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """The call of a tool instead of a text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Work:
     """One request, read and checked.
 
     Attributes:
-        prompt: what the answer depends on.
+        prompts: what the answer depends on; each has `each` choices.
         prompt_tokens: what the whole input counts for.
-        output_tokens: how long the answer is.
+        output_tokens: how long the answer of one choice is.
         natural: how long it would be if nothing cut it.
-        width: how many choices.
         priority: the number in the body, if any.
         whole: the whole input, for the prefix cache.
         body: the parsed body.
+        fixed: the pieces of the answer when they are not words made from the prompt.
+        call: the tool that is called; `fixed` are the pieces of its arguments.
+        finish: said instead of the true reason.
     """
 
     model: str
-    prompt: str
+    prompts: tuple[str, ...]
     prompt_tokens: int
     output_tokens: int
     natural: int
     whole: str = ""
-    width: int = 1
+    each: int = 1
     stream: bool = False
     priority: int | None = None
     body: Any = None
+    fixed: list[str] | None = None
+    call: ToolCall | None = None
     id: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
     cached_tokens: int = 0
     _tokens: dict[int, list[str]] = field(default_factory=dict, repr=False)
 
     @property
+    def width(self) -> int:
+        """How many choices the answer has."""
+        return len(self.prompts) * self.each
+
+    @property
     def finish_reason(self) -> str:
         """`length` when a limit cut the answer."""
-        return "stop" if self.output_tokens >= self.natural else "length"
+        if self.output_tokens < self.natural:
+            return "length"
+        return "tool_calls" if self.call is not None else "stop"
 
     def tokens(self, choice: int = 0) -> list[str]:
         """The tokens of one choice."""
+        if self.fixed is not None:
+            return self.fixed[: self.output_tokens]
         known = self._tokens.get(choice)
         if known is None:
-            known = self._tokens[choice] = text.tokens(self.prompt, self.output_tokens, choice)
+            prompt = self.prompts[choice // self.each]
+            known = self._tokens[choice] = text.tokens(prompt, self.output_tokens, choice % self.each)
         return known
+
+    def say(self, words: str, limit: int | None = None) -> None:
+        """Answer `words` instead of what the prompt would give.
+
+        Args:
+            words: the text.
+            limit: tokens at most.
+        """
+        self.fixed = pieces(words)
+        self.natural = max(1, len(self.fixed))
+        self.output_tokens = min(self.natural, limit or self.natural)
+
+    def call_tool(self, name: str, arguments: Any, limit: int | None = None) -> None:
+        """Call a tool instead of answering text."""
+        self.say(json.dumps(arguments, ensure_ascii=False), limit)
+        self.call = ToolCall(f"call_{self.id}", name, "".join(self.tokens()))
 
     def usage(self) -> dict[str, Any]:
         """The usage object of chat and completions."""
@@ -61,6 +102,11 @@ class Work:
             "total_tokens": self.prompt_tokens + completion,
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
+
+
+def pieces(words: str) -> list[str]:
+    """A text cut before each space, as most tokenizers would, and nothing lost."""
+    return re.findall(r" ?[^ ]+| ", words) or [""]
 
 
 def lengths(prompt: str, limit: int | None, default: int | None, *, endless: bool, least: int = 0) -> tuple[int, int]:
