@@ -65,27 +65,31 @@ def expand(text: str, env: Mapping[str, str], *, empty_is_unset: bool = False) -
     return _REFERENCE.sub(value_of, text)
 
 
-def read_file(path: str) -> str:
+def literal_part(text: str) -> str:
+    """Return what a text holds besides its references: the rest, and their defaults."""
+    return _REFERENCE.sub(lambda match: match.group(2) or "", text)
+
+
+def read_file(path: Path) -> str:
     """Read a secret from a file, such as a mounted Kubernetes or Docker secret; outer white space is dropped.
 
     Raises:
         BadReferenceError: the file cannot be read, is no text, is empty or is larger than 64 KiB.
     """
     try:
-        with Path(path).expanduser().open("rb") as source:
+        with path.open("rb") as source:
             raw = source.read(_LARGEST + 1)
-    except OSError as error:
-        raise BadReferenceError(
-            f"cannot read the secret's file {path}: {error.strerror or type(error).__name__}"
-        ) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise BadReferenceError(f"cannot read the secret's file: {why}") from None
     if len(raw) > _LARGEST:
-        raise BadReferenceError(f"the secret's file {path} is larger than 64 KiB: this is not a key")
+        raise BadReferenceError("the secret's file is larger than 64 KiB: this is not a key")
     try:
         text = raw.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
-        raise BadReferenceError(f"the secret's file {path} is not UTF-8 text") from None
+        raise BadReferenceError("the secret's file is not UTF-8 text") from None
     if not text:
-        raise BadReferenceError(f"the secret's file {path} is empty")
+        raise BadReferenceError("the secret's file is empty")
     return text
 
 
@@ -96,4 +100,4 @@ def resolve(reference: str, env: Mapping[str, str] | None = None) -> str:
         BadReferenceError: it leads nowhere.
     """
     text = expand(reference, os.environ if env is None else env).strip()
-    return read_file(text.removeprefix(FILE)) if text.startswith(FILE) else text
+    return read_file(Path(text.removeprefix(FILE))) if text.startswith(FILE) else text

@@ -18,9 +18,7 @@ Overflow = Literal["reject", "drop", "wait"]
 Order = Literal["adaptive", "fifo"]
 LimitKind = Literal["adaptive", "fixed", "latency", "off"]
 RetryAfterScope = Literal["call", "endpoint"]
-Counted = Literal[
-    "failures", "rate_limited", "overloaded", "unavailable", "timeout", "server_error", "protocol", "stream_interrupted"
-]
+Counted = Literal["failures", "rate_limited", "overloaded", "timeout", "unavailable", "server_error"]
 Family = Literal["httpx", "httpx2"]
 Pacing = Literal["burst", "leaky"]
 Auth = Literal["bearer", "api-key", "none", "callable"]
@@ -177,15 +175,17 @@ class ScopeLimits:
     fleet_size: int = 1
     pessimistic: bool = False
 
-    def buckets(self) -> tuple[tuple[str, float, float], ...]:
+    def buckets(self) -> tuple[tuple[Literal["requests", "tokens"], float, float], ...]:
         """Return (dimension, rate per second, burst) of each limit that is set, for this process."""
+        dimensions: tuple[tuple[Literal["requests", "tokens"], Rate | None], ...]
+        dimensions = (("requests", self.requests), ("tokens", self.tokens))
         return tuple(
             (
                 dimension,
                 rate.per_second / self.fleet_size,
                 1.0 if self.pacing == "leaky" else max(1.0, rate.capacity / self.fleet_size),
             )
-            for dimension, rate in (("requests", self.requests), ("tokens", self.tokens))
+            for dimension, rate in dimensions
             if rate is not None
         )
 

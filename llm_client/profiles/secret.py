@@ -7,10 +7,11 @@ caches and crash dumps.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from llm_client.profiles.expand import resolve
+from llm_client.profiles.expand import FILE, expand, resolve
 
 MASK: Final = "********"
 
@@ -123,5 +124,10 @@ class PrivateMap(Mapping[str, str]):
 
 
 def _revive_map(order: list[str], plain: dict[str, str], references: dict[str, str]) -> PrivateMap:
-    values = {name: plain[name] if name in plain else resolve(references[name]).strip() for name in order}
+    values = {name: plain[name] if name in plain else _refreshed(references[name]) for name in order}
     return PrivateMap(values, references=references)
+
+
+def _refreshed(reference: str) -> str:
+    # Only a secret may be a file; in a header `file:` is text like any other.
+    return resolve(reference) if reference.startswith(FILE) else expand(reference, os.environ).strip()

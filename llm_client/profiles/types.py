@@ -274,9 +274,19 @@ class File:
     Attributes:
         profiles: by name; `default` is always there.
         source: the file's path, or a word in angle brackets.
+        recipe: what it was made from. A file pickles as its recipe: with references to secrets, never with secrets.
     """
 
     version: int = 1
     pool: PoolSpec = field(default_factory=PoolSpec)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: FrozenMap({DEFAULT: Profile()}))
     source: str = "<built-in>"
+    recipe: Any = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (revive, (self.recipe, self.version, self.pool, self.profiles, self.source))
+
+
+def revive(recipe: Any, version: int, pool: PoolSpec, profiles: Mapping[str, Profile], source: str) -> File:
+    """Make a file anew in the process that unpickles it."""
+    return File(version=version, pool=pool, profiles=profiles, source=source, recipe=recipe)
