@@ -7,7 +7,7 @@ import math
 from collections import OrderedDict
 
 from .engine import Engine
-from .job import ClientGoneError, Job, Phase, Refusal
+from .job import CLASSES, ClientGoneError, Job, Phase, Refusal
 from .ledger import Ledger
 from .limits import LatencyShedder, ceiling, shed
 from .queue import BoundedQueue
@@ -75,6 +75,16 @@ class Door:
     def drain_time(self) -> float:
         """Seconds until one more that stands at the end of the queue would be started."""
         return (self.waiting + 1) * self.engine.expected() / self.engine.slots
+
+    def wait_until_ready(self) -> float:
+        """Seconds until new work is welcome again, as far as known."""
+        if self.loading:
+            return self.loading_until - asyncio.get_running_loop().time()
+        return self.drain_time()
+
+    def by_class(self) -> dict[str, int]:
+        """How many wait, by class; those outside a full queue apart."""
+        return {**dict(zip(CLASSES, self.queue.by_class(), strict=True)), "outside": len(self._lobby)}
 
     def report(self) -> dict[str, float]:
         """What a load balancer wants to know."""

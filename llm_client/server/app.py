@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from llm_client._version import __version__
 
+from . import admin, operations, page
 from .chat import Chat
 from .completions import Completions
 from .embeddings import Embeddings, Rerank, Score
@@ -61,16 +63,44 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.server = state
     for route in ROUTES:
         _add(app, state, route)
-    _add_operations(app, state)
+    app.include_router(operations.router(state))
+    if settings.admin:
+        app.include_router(admin.router(state))
+    app.include_router(page.router(state))
+
+    @app.exception_handler(Refusal)
+    async def refused(_request: Request, refusal: Refusal) -> Response:
+        status, body, headers = refusal_answer(settings, refusal)
+        return Response(body, status, {name.decode(): value.decode() for name, value in headers})
 
     @app.exception_handler(HTTPException)
-    async def unknown(_request: Request, error: HTTPException) -> Response:
-        refusal = Refusal("not_found" if error.status_code == 404 else "invalid_request", str(error.detail),
-                          status=error.status_code, kind="invalid_request_error")  # fmt: skip
-        status, body, headers = refusal_answer(settings, refusal)
-        return Response(body, status, {k.decode(): v.decode() for k, v in headers} | dict(error.headers or {}))
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        code = "not_found" if error.status_code == 404 else "invalid_request"
+        refusal = Refusal(code, str(error.detail), status=error.status_code, kind="invalid_request_error",
+                          headers=tuple((error.headers or {}).items()))  # fmt: skip
+        return await refused(request, refusal)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])[:200]
+        text = f"{where}: {first['msg']}"[:500]
+        return await refused(request, Refusal("invalid_request", text, status=400, kind="invalid_request_error",
+                                              param=where or None))  # fmt: skip
 
     return app
+
+
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "A field is wrong, or the input is too long"},
+    401: {"description": "Wrong or missing API key"},
+    404: {"description": "Unknown model"},
+    408: {"description": "The request did not arrive in time"},
+    413: {"description": "The body is too large"},
+    429: {"description": "Queue full or rate limit reached; `Retry-After` says when to come back"},
+    503: {"description": "Queue full, loading, shedding or draining; `Retry-After` says when to come back"},
+    504: {"description": "Its deadline passed while it waited; it was never started"},
+}
 
 
 def _add(app: FastAPI, state: State, route: Route) -> None:
@@ -89,48 +119,6 @@ def _add(app: FastAPI, state: State, route: Route) -> None:
             name=route.name,
             route_class_override=RawRoute,
             response_model=None,
+            responses=_ANSWERS,
             include_in_schema=path == route.path,
         )
-
-
-def _add_operations(app: FastAPI, state: State) -> None:
-    @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        """The served models."""
-        rows = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "llm_client"} for name in state.settings.models
-        ]
-        return {"object": "list", "data": rows}
-
-    @app.get("/health", response_model=None)
-    async def health() -> Response:
-        """Readiness: 200 while new work is welcome, busy or not; 503 while loading or draining."""
-        word = "draining" if state.door.draining else "loading" if state.door.loading else "ok"
-        return JSONResponse({"status": word, "ready": state.door.ready}, 200 if state.door.ready else 503)
-
-    @app.get("/health/live")
-    async def live() -> dict[str, Any]:
-        """Liveness: always 200."""
-        return {"status": "ok"}
-
-    @app.get("/metrics", response_model=None)
-    async def metrics(request: Request) -> Response:
-        """Prometheus text, or OpenMetrics when asked for."""
-        body, content_type = state.metrics.expose(request.headers.get("accept", ""))
-        return Response(body, media_type=content_type)
-
-    @app.get("/stats", response_model=None)
-    async def stats(log: int = 0) -> Response:
-        """The books as JSON; `log=N` adds the last N requests."""
-        out = state.ledger.as_dict()
-        load = state.engine.load()
-        out["executing"], out["slots"] = load.running, load.slots
-        out["queued"], out["queue_size"] = state.door.waiting, state.door.size_or_minus_one
-        if log > 0:
-            out["log"] = [record.as_dict() for record in list(state.ledger.records)[-log:]]
-        return JSONResponse(out)
-
-    @app.post("/stats/reset", status_code=204)
-    async def reset() -> None:
-        """Start counting from here."""
-        state.ledger.reset()

@@ -51,6 +51,7 @@ class Exchange:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it; every way out books exactly one result."""
         state = self._state
+        state.begin()  # for servers without a lifespan, such as one inside a test
         self._transport = (scope.get("state") or {}).get(TRANSPORT)
         record = state.ledger.open(scope["path"], time.time())
         record.attempt = self._headers.get("x-llm-client-attempt")
@@ -239,6 +240,7 @@ class Exchange:
         state.metrics.served(job)
         if state.door.shedder is not None:
             state.door.shedder.observe(job.finished - job.arrived, _now())
+        state.ledger.latencies.append((job.first - job.arrived, job.finished - job.arrived))
         state.ledger.close(record, "answered")
 
     async def _refuse(self, writer: Writer, record: Record, refusal: Refusal) -> None:
@@ -274,7 +276,7 @@ class Exchange:
             record.queued, record.service = job.queue_time, job.service_time
             record.tokens = job.produced * job.width
         if self._charged:
-            used = 0 if job is None else job.prompt_tokens + job.produced * job.width
+            used = 0 if job is None or math.isnan(job.started) else job.prompt_tokens + job.produced * job.width
             state.limits.settle(self._key, self._charged - used, _now())
         if self._watch is not None:
             self._watch.cancel()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Result = Literal["answered", "refused", "abandoned", "failed"]
+_RECENT = 256  # answers the page's percentiles are taken over
 RESULTS: tuple[Result, ...] = ("answered", "refused", "abandoned", "failed")
 
 
@@ -63,6 +64,7 @@ class Ledger:
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.records: deque[Record] = deque(maxlen=remember)
+        self.latencies: deque[tuple[float, float]] = deque(maxlen=_RECENT)  # to first token, to the end
         self.in_flight = 0  # arrived, and no result yet
         self.on_quiet: Callable[[], None] = lambda: None  # called when the last open one gets its result
 

@@ -49,7 +49,8 @@ class Metrics:
     def expose(self, accept: str) -> tuple[bytes, str]:
         """The text of a scrape and its content type, OpenMetrics when `accept` asks for it."""
         if "application/openmetrics-text" in accept:
-            return openmetrics.generate_latest(self.registry), openmetrics.CONTENT_TYPE_LATEST
+            body: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+            return body, openmetrics.CONTENT_TYPE_LATEST
         return plain.generate_latest(self.registry), plain.CONTENT_TYPE_LATEST
 
     def collect(self) -> Iterator[Metric]:

@@ -10,7 +10,7 @@ _MAX_TOKENS = 1 << 24
 
 Count = Annotated[int, Field(ge=1, le=_MAX_TOKENS)]
 Priority = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 31)]], Field(min_length=1)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 40)]], Field(min_length=1)]
 Texts = str | Annotated[list[str], Field(min_length=1, max_length=2048)]
 Prompts = Texts | TokenIds | Annotated[list[TokenIds], Field(min_length=1, max_length=2048)]
 

@@ -32,9 +32,13 @@ class State:
     keys: Keys
     faults: Faults
     script: list[Rule]
+    begun: bool = False
 
     def begin(self) -> None:
-        """The event loop runs: the model starts to load, the script of faults starts to play."""
+        """The event loop runs: the model starts to load, the script of faults starts to play. Counts once."""
+        if self.begun:
+            return
+        self.begun = True
         now = asyncio.get_running_loop().time()
         self.door.loading_until = now + self.settings.loading
         for rule in self.script:

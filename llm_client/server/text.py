@@ -27,6 +27,19 @@ def count_tokens(text: str) -> int:
     return max(1, -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN))
 
 
+def encode(text: str) -> list[int]:
+    """A text as token ids: four bytes each, the last one what is left, a one in front of each."""
+    data = text.encode("utf-8", "surrogatepass")
+    starts = range(0, len(data), BYTES_PER_TOKEN)
+    return [int.from_bytes(b"\1" + data[start : start + BYTES_PER_TOKEN], "big") for start in starts]
+
+
+def decode(ids: list[int]) -> str:
+    """The text of token ids made by `encode`; others give what they give."""
+    parts = [each.to_bytes(8, "big").lstrip(b"\0")[1:] for each in ids]
+    return b"".join(parts).decode("utf-8", "replace")
+
+
 def digest(prompt: str, choice: int = 0) -> bytes:
     """What the answer depends on: the prompt and the number of the choice, nothing else."""
     data = prompt.encode("utf-8", "surrogatepass")
