@@ -176,8 +176,8 @@ class _Profile:
     def _hedge(self) -> None:
         if self._profile.hedge is None:
             return
-        path = next((key for key in self._reading.settings if key.startswith(f"{self._path}.hedge")), "")
-        place = path.removeprefix(f"{self._path}.") or "hedge"
+        keys = [key for key in self._reading.settings if key.startswith(f"{self._path}.hedge")]
+        place = max(keys, key=self._reading.rank).removeprefix(f"{self._path}.")
         if self._profile.retry.attempts < 2:
             self._fail(place, "cannot work with retry.attempts: 1: a hedge is a second attempt")
         if self._known and len(self._eligible) < 2:

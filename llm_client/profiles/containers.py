@@ -47,6 +47,8 @@ class Or:
                     return FAILED
                 if str(text).strip() in self.words:
                     return self.words[str(text).strip()]
+            if isinstance(self.shape, Many | Table) or hasattr(self.shape, "keys"):
+                return reading.fail(node, f"expected {self.takes}")
         return self.shape.read(node, path, reading)
 
     def json(self) -> dict[str, Any]:
@@ -158,7 +160,11 @@ class Table:
 
     def json(self) -> dict[str, Any]:
         """Describe it in JSON Schema."""
-        return {"type": "object", "additionalProperties": {"anyOf": [self.shape.json(), {"type": "null"}]}}
+        entry = self.shape.json()
+        # An editor tells more about a mistake in one schema than about none of two that fit.
+        nullable = entry.get("type") == "object"
+        either = {**entry, "type": ["object", "null"]} if nullable else {"anyOf": [entry, {"type": "null"}]}
+        return {"type": "object", "additionalProperties": either}
 
     def show(self, value: Any) -> str:
         """Write a value as YAML would have it."""

@@ -10,34 +10,35 @@ from typing import Any, Final
 from llm_client.profiles.containers import Many, Or, Short, Table
 from llm_client.profiles.section import Section
 
-# What other clients and people's memories call things.
+# What other clients and people's memories call things: our key, and what to mind.
 _ALSO_KNOWN: Final = {
-    "timeout": "deadline (the whole call), or timeouts",
-    "request_timeout": "deadline (the whole call), or timeouts.attempt",
-    "max_retries": "retry.attempts, which counts the first request as well",
-    "retries": "retry.attempts, which counts the first request as well",
-    "num_retries": "retry.attempts, which counts the first request as well",
-    "max_attempts": "retry.attempts",
-    "rpm": "requests, as in limits: {requests: 600/min}",
-    "rps": "requests, as in limits: {requests: 10/s}",
-    "tpm": "tokens, as in limits: {tokens: 90000/min}",
-    "max_concurrency": "pool.concurrency: {kind: fixed, limit: ...}",
-    "max_queue": "pool.queue.size",
-    "max_size": "size",
-    "enable": "enabled",
-    "api_base": "base_url",
-    "url": "base_url",
-    "host": "base_url",
-    "token": "api_key",
-    "key": "api_key",
-    "default_headers": "headers",
-    "default_query": "query",
-    "jitter": "backoff: {kind: full_jitter}",
-    "reset_timeout": "open_for",
-    "failure_threshold": "failures",
-    "fail_max": "failures",
-    "fallbacks": "fallback",
+    "timeout": ("deadline", "which is the whole call; its parts are under timeouts"),
+    "request_timeout": ("deadline", "which is the whole call; its parts are under timeouts"),
+    "max_retries": ("attempts", "which counts the first request as well"),
+    "retries": ("attempts", "which counts the first request as well"),
+    "num_retries": ("attempts", "which counts the first request as well"),
+    "max_attempts": ("attempts", ""),
+    "rpm": ("requests", "as in requests: 600/min"),
+    "rps": ("requests", "as in requests: 10/s"),
+    "tpm": ("tokens", "as in tokens: 90000/min"),
+    "max_concurrency": ("limit", "beside kind: fixed"),
+    "max_queue": ("size", ""),
+    "max_size": ("size", ""),
+    "enable": ("enabled", ""),
+    "api_base": ("base_url", ""),
+    "url": ("base_url", ""),
+    "host": ("base_url", ""),
+    "token": ("api_key", ""),
+    "key": ("api_key", ""),
+    "default_headers": ("headers", ""),
+    "default_query": ("query", ""),
+    "reset_timeout": ("open_for", ""),
+    "failure_threshold": ("failures", ""),
+    "fail_max": ("failures", ""),
+    "fallbacks": ("fallback", ""),
 }
+# Names nearer than this are thought to be mistyped; measured on names with one letter wrong, missing or swapped.
+_NEAR: Final = 0.7
 
 
 def unknown(name: str, path: str, local: Sequence[str]) -> str:
@@ -52,23 +53,22 @@ def unknown(name: str, path: str, local: Sequence[str]) -> str:
 
 
 def _advice(name: str, path: str, local: Sequence[str]) -> str:
-    in_profile = path.startswith("profile")
     elsewhere = _places().get(name, ())
-    if in_profile and (name in _keys_of("pool") or any(each.startswith("pool.") for each in elsewhere)):
-        place = next(each for each in elsewhere if each.startswith("pool."))
-        return f"it is shared by all profiles and belongs to {place}"
-    if elsewhere and not (name in _ALSO_KNOWN and name not in {each.rpartition(".")[2] for each in elsewhere}):
+    if elsewhere:
+        shared = [each for each in elsewhere if each.startswith("pool.")]
+        if path.startswith("profile") and shared:
+            return f"it is shared by all profiles and belongs to {shared[0]}"
         return f"it belongs to {elsewhere[0]}"
-    if name in _ALSO_KNOWN:
-        return f"write {_ALSO_KNOWN[name]}"
-    # A mistyped word is nearer to what was meant than a short key is to any other.
-    near = difflib.get_close_matches(name, [*local, *_ALSO_KNOWN], n=1, cutoff=0.7)
-    if near:
-        return f"did you mean `{near[0]}`?" if near[0] in local else f"write {_ALSO_KNOWN[near[0]]}"
-    far = difflib.get_close_matches(name, list(_places()), n=1, cutoff=0.75)
-    if far:
-        return f"did you mean {_places()[far[0]][0]}?"
-    return f"known here: {', '.join(local)}"
+    if name not in _ALSO_KNOWN:
+        near = difflib.get_close_matches(name, [*local, *_ALSO_KNOWN], n=1, cutoff=_NEAR)
+        near = near or difflib.get_close_matches(name, list(_places()), n=1, cutoff=_NEAR)
+        if not near:
+            return f"known here: {', '.join(local)}"
+        name = near[0]
+    ours, mind = _ALSO_KNOWN.get(name, (name, ""))
+    if ours not in local:
+        ours = next((each for each in _places()[ours]), ours)
+    return f"did you mean `{ours}`{', ' if mind else ''}{mind}?"
 
 
 @cache
@@ -79,11 +79,6 @@ def _places() -> dict[str, tuple[str, ...]]:
         name = path.rpartition(".")[2]
         found[name] = (*found.get(name, ()), path)
     return found
-
-
-@cache
-def _keys_of(section: str) -> frozenset[str]:
-    return frozenset(path.split(".")[1] for path in paths() if path.startswith(f"{section}."))
 
 
 @cache

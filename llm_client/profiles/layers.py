@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from llm_client.errors import ConfigError
 from llm_client.profiles.compose import compose
 from llm_client.profiles.problems import Problems
 from llm_client.profiles.tree import (
@@ -32,6 +33,7 @@ from llm_client.profiles.types import DEFAULT
 _PREFIX: Final = "LLM_CLIENT_"
 _STEP: Final = "__"
 _NULL: Final = frozenset({"", "null", "~"})
+PRECEDENCE: Final = ("built-in", "profile file", "environment", "constructor", "call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +52,21 @@ class Layers:
 def changes(
     pool: Mapping[str, Any] | None, profile: Mapping[str, Any] | None, step: int
 ) -> tuple[Branch | None, Branch | None]:
-    """Make trees of what a constructor was given; later steps win over earlier ones."""
+    """Make trees of what a constructor was given; later steps win over earlier ones.
+
+    Raises:
+        ConfigError: one of them is no mapping.
+    """
     return _change(pool, "pool", step), _change(profile, "profile", step)
 
 
 def _change(mapping: Mapping[str, Any] | None, path: str, step: int) -> Branch | None:
-    if not mapping:
+    if mapping is None:
         return None
     made = from_python(mapping, Origin("constructor", path, rank=CONSTRUCTOR + step))
-    return made if isinstance(made, Branch) else None
+    if not isinstance(made, Branch):
+        raise ConfigError(f"{path}: expected a mapping of settings, got {type(mapping).__name__}", path=path)
+    return made
 
 
 def merged(layers: Layers, env: Mapping[str, str], problems: Problems) -> Branch:
@@ -76,6 +84,9 @@ def merged(layers: Layers, env: Mapping[str, str], problems: Problems) -> Branch
     pool_changes, profile_changes = environment(env, problems)
     pools = [pool_changes, *(pool for pool, _ in layers.changes)]
     every = [profile_changes, *(profile for _, profile in layers.changes)]
+    for change in every:
+        if change is not None and "extends" in change.items:
+            problems.add(change.items["extends"].origin, "only a profile of a file can extend another")
     items = dict(document.items)
     items["pool"] = _stacked(_section(document, "pool"), pools)
     profiles = _section(document, "profiles")
@@ -155,9 +166,13 @@ def environment(env: Mapping[str, str], problems: Problems) -> tuple[Branch | No
         if not variable.startswith(_PREFIX):
             continue
         section, *steps = variable[len(_PREFIX) :].lower().split(_STEP)
-        if section not in found or not steps or not all(steps):
-            continue
         origin = Origin(f"environment {variable}", ".".join([section, *steps]), rank=ENVIRONMENT)
+        if section not in found or not steps or not all(steps):
+            # LLM_CLIENT_PROFILES, which names a file, is not one of these.
+            if section in found or section.startswith(("pool_", "profile_")):
+                text = "write a level after each double underscore, as in LLM_CLIENT_POOL__QUEUE__SIZE"
+                problems.add(Origin(origin.label), text)
+            continue
         place = found[section]
         for step in steps[:-1]:
             below = place.setdefault(step, {})

@@ -53,6 +53,15 @@ class Recipe:
             )
         return (Recipe, (self.layers, self.source, self.folder))
 
+    def file(self) -> File:
+        """Make the file that this describes.
+
+        Raises:
+            ConfigError: with every mistake.
+        """
+        file, reading = _read(self)
+        return replace(file, recipe=replace(self, literals=tuple(reading.literals)))
+
 
 def load(path: str | os.PathLike[str], *, env: Mapping[str, str] | None = None) -> File:
     """Read a profile file.
@@ -93,7 +102,7 @@ def _parse(text: str, source: str, folder: Path, env: Mapping[str, str] | None, 
     problems = Problems()
     document = compose(text, source, problems=problems, file=file)
     problems.check()
-    return _make(Recipe(Layers(document), source, folder, env))
+    return Recipe(Layers(document), source, folder, env).file()
 
 
 def built_in(
@@ -129,9 +138,9 @@ def built_in(
     if "base_url" not in keys:
         if api_key is not None or endpoint:
             raise ConfigError(f"base_url is missing: say where the server is, or set {_BASE_URL}", path="base_url")
-        return _make(Recipe(Layers(None), "<built-in>", Path.cwd(), env))
+        return Recipe(Layers(None), "<built-in>", Path.cwd(), env).file()
     said = changes({"endpoints": [keys]}, None, 0)
-    return _make(Recipe(Layers(None, (said,)), "<built-in>", Path.cwd(), env))
+    return Recipe(Layers(None, (said,)), "<built-in>", Path.cwd(), env).file()
 
 
 def _variable(name: str) -> Leaf:
@@ -152,7 +161,7 @@ def merge(file: File, *, pool: Mapping[str, Any] | None = None, profile: Mapping
     """
     recipe = _recipe(file)
     said = changes(pool, profile, len(recipe.layers.changes))
-    return _make(replace(recipe, layers=Layers(recipe.layers.document, (*recipe.layers.changes, said))))
+    return replace(recipe, layers=Layers(recipe.layers.document, (*recipe.layers.changes, said))).file()
 
 
 def explain(file: File) -> list[Row]:
@@ -168,12 +177,6 @@ def _recipe(file: File) -> Recipe:
     if isinstance(file.recipe, Recipe):
         return file.recipe
     raise ConfigError("this File was put together by hand; use one made by load(), parse() or built_in()")
-
-
-def _make(recipe: Recipe) -> File:
-    """Build the file that a recipe describes."""
-    file, reading = _read(recipe)
-    return replace(file, recipe=replace(recipe, literals=tuple(reading.literals)))
 
 
 def _read(recipe: Recipe, *, explain: bool = False) -> tuple[File, Reading]:

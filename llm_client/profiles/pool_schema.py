@@ -268,6 +268,13 @@ STORE: Final = Section(
             shape=word(("memory",), reserved=("redis", _NO_STORE)),
             doc="Where limits are counted: this process's memory. redis is reserved for a later version.",
         ),
+        Key(name="url", shape=private.password(), doc="Reserved: the store's address.", only=("kind", ("redis",))),
+        Key(
+            name="on_error",
+            shape=word(("local",)),
+            doc="Reserved: what holds while the store is away.",
+            only=("kind", ("redis",)),
+        ),
     ),
 )
 

@@ -115,6 +115,7 @@ class Section:
             value = self._read(key, values, place)
             if value is FAILED:
                 sound = False
+                values[key.attribute] = FAILED
             elif value is not UNSET:
                 values.update(value if key.flat else {key.attribute: value})
         if not sound:
@@ -151,6 +152,8 @@ class Section:
         ruling = values.get(ruler.attribute, self.default(ruler))
         if ruling in words:
             return True
+        if ruling is FAILED:
+            return False
         # Inherited from a layer below the one that chose otherwise, it is only out of use.
         if child is not None and child.origin.rank >= place.reading.rank(join(place.path, name)):
             shown = ruler.shape.show(ruling)

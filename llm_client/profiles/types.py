@@ -283,10 +283,17 @@ class File:
     source: str = "<built-in>"
     recipe: Any = field(default=None, repr=False, compare=False)
 
+    def __copy__(self) -> File:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> File:
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return (revive, (self.recipe, self.version, self.pool, self.profiles, self.source))
+        if self.recipe is None:
+            return (_plain_file, (self.version, self.pool, self.profiles, self.source))
+        return (self.recipe.file, ())
 
 
-def revive(recipe: Any, version: int, pool: PoolSpec, profiles: Mapping[str, Profile], source: str) -> File:
-    """Make a file anew in the process that unpickles it."""
-    return File(version=version, pool=pool, profiles=profiles, source=source, recipe=recipe)
+def _plain_file(version: int, pool: PoolSpec, profiles: Mapping[str, Profile], source: str) -> File:
+    return File(version=version, pool=pool, profiles=profiles, source=source)
