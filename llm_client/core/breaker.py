@@ -201,6 +201,11 @@ class Breaker:
         self._lease = self.config.lease
         self._move("closed", "reset")
 
+    def abandon(self) -> None:
+        """Free the places of calls that nobody here will ever settle, as in the child of a fork."""
+        self._generation += 1
+        self._leases.clear()
+
     def drain(self) -> list[Transition]:
         """Hand over the changes of state since the last time, oldest first."""
         drained, self.transitions = self.transitions, []

@@ -212,6 +212,12 @@ class Bucket:
         """Give everything back: the server did no work."""
         self.settle(withdrawal, 0.0, now)
 
+    def abandon(self) -> None:
+        """Keep the estimates of calls that nobody here will ever settle, as in the child of a fork."""
+        self._open = 0
+        self.reserved = 0.0
+        self._ledger.forget()
+
     def observe(self, remaining: float, reset: float | None, now: float, *, limit: float | None = None) -> None:
         """Take in what the server says is left. It lowers the level, never raises it.
 

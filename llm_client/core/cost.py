@@ -94,7 +94,7 @@ class _Model:
 
     bytes_per_token: float = _BYTES_PER_TOKEN
     outputs: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    typical: int | None = None
+    typical: float = _FIRST_OUTPUT
 
 
 class Estimator:
@@ -142,7 +142,7 @@ class Estimator:
         if not generates:
             return Cost(prompt=ceil(prompt))
         bound = None if max_tokens is None else max(0, max_tokens) * max(1, choices)
-        typical = _FIRST_OUTPUT if known is None or known.typical is None else known.typical
+        typical = _FIRST_OUTPUT if known is None else ceil(known.typical)
         if bound is None:
             return Cost(prompt=ceil(prompt), output=typical)
         return Cost(prompt=ceil(prompt), output=bound if self._pessimistic else min(bound, typical))
@@ -164,7 +164,10 @@ class Estimator:
         if output is not None and output >= 0:
             known.outputs.append(output)
             ordered = sorted(known.outputs)
-            known.typical = ordered[ceil(_QUANTILE * len(ordered)) - 1]
+            seen = ordered[ceil(_QUANTILE * len(ordered)) - 1]
+            # Of calls that began together the short answers come first: the guess rises at once and falls slowly, or
+            # a burst of short ones would promise that all are short.
+            known.typical = max(seen, known.typical + _WEIGHT * (seen - known.typical))
 
     def _known(self, model: str) -> _Model:
         known = self._models.get(model)
