@@ -12,11 +12,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self, TypedDict
 
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+
 from llm_client.errors import InvalidResponseError
 from llm_client.model import Meta, Priority
 from llm_client.wire.tolerant import OR_NONE, MaybeInt
 from llm_client.wire.unicode import clean, clean_tree
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 __all__ = ["OPTION_NAMES", "Answer", "CallOptions", "CompletionUsage", "WireModel", "split_options"]
 
@@ -122,7 +123,9 @@ class WireModel(BaseModel):
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:
-            if error.errors(include_url=False, include_context=False, include_input=False)[0]["type"] != "json_invalid":
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            # What is nested deeper than the parser goes could not be written out again either.
+            if first["type"] != "json_invalid" or "recursion limit" in first["msg"]:
                 message = _misfit(cls, error)
                 raise InvalidResponseError(message, status_code=status_code, body=_kept(body)) from error
         text = body.decode("utf-8", "replace").removeprefix("\ufeff")

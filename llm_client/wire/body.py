@@ -14,10 +14,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from llm_client.model import UNSET
-from llm_client.wire.unicode import clean_tree
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
+
+from llm_client.model import UNSET
+from llm_client.wire.unicode import clean_tree
 
 __all__ = ["Route", "absent", "dump", "plain"]
 

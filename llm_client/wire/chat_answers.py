@@ -5,6 +5,9 @@ from __future__ import annotations
 import zlib
 from typing import Annotated, Any, Final, Generic, Literal
 
+from pydantic import AfterValidator, Field, PrivateAttr
+from typing_extensions import TypeVar
+
 from llm_client.wire.base import Answer, CompletionUsage, WireModel
 from llm_client.wire.content import Arguments, Content, parts_of, thinking_of
 from llm_client.wire.tolerant import (
@@ -17,8 +20,6 @@ from llm_client.wire.tolerant import (
     MaybeInt,
     MaybeStr,
 )
-from pydantic import AfterValidator, Field, PrivateAttr
-from typing_extensions import TypeVar
 
 __all__ = [
     "ChatCompletion",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Required
 
+from pydantic import Field
+
 from llm_client.wire.base import Answer, CallOptions, CompletionUsage, WireModel
 from llm_client.wire.body import Route
 from llm_client.wire.chat_answers import Finish, finish_of
@@ -13,7 +15,6 @@ from llm_client.wire.content import Content
 from llm_client.wire.extras import ServerFields
 from llm_client.wire.structured import format_param
 from llm_client.wire.tolerant import OR_NONE, FinishReason, Listed, MaybeInt, MaybeStr
-from pydantic import Field
 
 __all__ = [
     "ROUTE",

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Required, TypedDict, cast
 
+from pydantic import Field
+
 from llm_client.errors import InvalidResponseError
 from llm_client.wire.base import Answer, CallOptions, WireModel
 from llm_client.wire.body import Route, absent
-from llm_client.wire.tolerant import OR_NONE, Listed, MaybeInt, MaybeStr
-from pydantic import Field
+from llm_client.wire.tolerant import OR_NONE, OR_TEXT, Listed, MaybeInt, MaybeStr
 
 __all__ = [
     "ROUTE",
@@ -80,9 +81,9 @@ def build_body(params: EmbeddingParams, extra_body: Mapping[str, Any] | None = N
 
 
 class Embedding(WireModel):
-    """One vector, or base64 text where that was asked for by name."""
+    """One vector; its type is openai-python's, although who asks for base64 by name finds text in it."""
 
-    embedding: list[float] | str = Field(default_factory=list, union_mode="left_to_right")
+    embedding: Annotated[list[float], OR_TEXT] = Field(default_factory=list)
     index: MaybeInt = None
     object: MaybeStr = None
 
@@ -93,7 +94,8 @@ class Embedding(WireModel):
         Raises:
             InvalidResponseError: base64 that is none, or not whole 32-bit floats.
         """
-        return _floats(self.embedding) if isinstance(self.embedding, str) else self.embedding
+        found: list[float] | str = self.embedding
+        return _floats(found) if isinstance(found, str) else found
 
 
 class EmbeddingUsage(WireModel):
@@ -140,8 +142,7 @@ def decode(answer: CreateEmbeddingResponse, params: Mapping[str, Any]) -> Create
     if not answer.data:
         raise InvalidResponseError("the embeddings answer holds no vectors", status_code=200)
     for item in answer.data:
-        if isinstance(item.embedding, str):
-            item.embedding = _floats(item.embedding)
+        item.embedding = item.vector
     return answer
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import Field, model_validator
+
 from llm_client.wire.base import Answer, WireModel
 from llm_client.wire.tolerant import Listed, MaybeInt, MaybeStr
-from pydantic import Field, model_validator
 
 __all__ = ["Model", "ModelList"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Required, TypedDict
 
+from pydantic import AliasChoices, Field, model_validator
+
 from llm_client.wire.base import Answer, CallOptions, CompletionUsage, WireModel
 from llm_client.wire.body import Route
 from llm_client.wire.tolerant import OR_NONE, Listed, MaybeFloat, MaybeInt, MaybeStr
-from pydantic import AliasChoices, Field, model_validator
 
 __all__ = [
     "RERANK",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic
 
+from pydantic import Field, PrivateAttr
+from typing_extensions import TypeVar
+
 from llm_client.wire.base import Answer, WireModel
 from llm_client.wire.content import Arguments, Content
 from llm_client.wire.tolerant import OR_NONE, Listed, MaybeFloat, MaybeInt, MaybeStr
-from pydantic import Field, PrivateAttr
-from typing_extensions import TypeVar
 
 __all__ = ["OutputItem", "OutputPart", "Response", "ResponseEvent", "ResponseUsage"]
 

@@ -92,7 +92,7 @@ def _chunks(text: str, model: str, created: int, number: str, *, chat: bool, inc
             chunk({"delta": {}}, "stop"),
         ]
     else:
-        events = [chunk({"text": text}), chunk({"text": ""}, "stop")]
+        events = [chunk({"text": text}, "stop")]
     if include_usage:
         events.append(("", {**frame, "choices": [], "usage": _USAGE}))
     return _sse(events) + b"data: [DONE]\n\n"
@@ -117,7 +117,7 @@ def _response(text: str, model: str, created: int, number: str) -> dict[str, Any
         "top_p": None,
         "usage": {
             "input_tokens": 0,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
             "output_tokens": 0,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": 0,

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, is_typeddict
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
+from typing_extensions import is_typeddict
 
 from llm_client.errors import ContentFilterError, LengthFinishReasonError, OutputParseError
 from llm_client.wire.chat_answers import ChatCompletion, Choice
 from llm_client.wire.chat_params import FunctionDefinition, FunctionToolParam
-from pydantic import BaseModel, TypeAdapter, ValidationError
 
 if TYPE_CHECKING:
     # Chat alone does not pay for the types of responses.
@@ -75,7 +77,10 @@ def _adapter(shape: Hashable) -> TypeAdapter[Any]:
     if not isinstance(shape, type):
         raise TypeError(f"expected a class to parse into, got {shape!r}")
     if issubclass(shape, BaseModel) or dataclasses.is_dataclass(shape) or is_typeddict(shape):
-        return TypeAdapter(shape)
+        try:
+            return TypeAdapter(shape)
+        except PydanticUserError as error:
+            raise TypeError(f"{shape.__name__} cannot be parsed into: {error.message}") from error
     raise TypeError(f"expected a pydantic model, a dataclass or a TypedDict to parse into, got {shape.__name__}")
 
 

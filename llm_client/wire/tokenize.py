@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Required, TypedDict
 
+from pydantic import Field
+
 from llm_client.wire.base import Answer, CallOptions
 from llm_client.wire.body import Route
 from llm_client.wire.chat_params import MessageParam
 from llm_client.wire.chat_params import ToolParam as ChatToolParam
 from llm_client.wire.tolerant import Listed, MaybeInt, MaybeStr
-from pydantic import Field
 
 __all__ = [
     "DETOKENIZE",

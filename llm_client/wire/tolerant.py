@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["NULL_AS_NEW", "OR_NONE", "FinishReason", "Ints", "Listed", "MaybeFloat", "MaybeInt", "MaybeStr"]
+__all__ = ["NULL_AS_NEW", "OR_NONE", "OR_TEXT", "FinishReason", "Ints", "Listed", "MaybeFloat", "MaybeInt", "MaybeStr"]
 
 Item = TypeVar("Item")
 
@@ -31,7 +31,15 @@ class _NullAs:
         return core_schema.union_schema([handler(source), null], mode="left_to_right")
 
 
+class _OrText:
+    """Let text pass where something else belongs."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.union_schema([handler(source), core_schema.str_schema()], mode="left_to_right")
+
+
 OR_NONE: Final = _OrNone()
+OR_TEXT: Final = _OrText()
 NULL_AS_NEW: Final = _NullAs()
 
 MaybeInt = Annotated[int | None, OR_NONE]

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import IO, Annotated, Any, Final, Literal, Required, TypedDict
 
+from pydantic import Field
+
 from llm_client.errors import InvalidResponseError
 from llm_client.wire.base import Answer, CallOptions, WireModel
 from llm_client.wire.body import Route, absent
 from llm_client.wire.tolerant import OR_NONE, MaybeFloat, MaybeInt, MaybeStr
 from llm_client.wire.unicode import clean
-from pydantic import Field
 
 __all__ = [
     "ROUTE",

@@ -66,7 +66,7 @@ class Recorder(BaseHTTPRequestHandler):
     seen: bytes = b""
     media: str = ""
 
-    def do_POST(self) -> None:  # noqa: N802 - http.server's name
+    def do_POST(self) -> None:
         Recorder.seen = self.rfile.read(int(self.headers["content-length"]))
         Recorder.media = self.headers["content-type"]
         stream = b'"stream":true' in Recorder.seen
@@ -100,8 +100,8 @@ def sent() -> Any:
 
 def main() -> int:
     """Make every call against a recording server."""
-    import openai  # noqa: PLC0415 - the test reads this module without it
-    from openai.types.chat import ChatCompletionMessage  # noqa: PLC0415
+    import openai
+    from openai.types.chat import ChatCompletionMessage
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="compare and write nothing")

@@ -98,5 +98,5 @@ def test_our_form_equals_the_official_one_field_by_field(call):
 
 def test_the_file_holds_enough_calls_of_the_named_release():
     """At least twenty, of the release the names above come from."""
-    assert "openai 3.57.0" == DOCUMENT["sdk"]
+    assert DOCUMENT["sdk"] == "openai 3.57.0"
     assert len(JSON_CALLS) >= 30
