@@ -24,13 +24,14 @@ class Line:
     when they are the majority, so every operation is amortised O(1), or O(log r) for r returned tickets.
     """
 
-    __slots__ = ("_back", "_count", "_hollow", "_queue")
+    __slots__ = ("_back", "_count", "_hollow", "_queue", "_turn")
 
     def __init__(self) -> None:
         self._queue: deque[Entry] = deque()
         self._back: list[tuple[int, int, Entry]] = []
         self._count = 0
         self._hollow = 0
+        self._turn = 0  # tells entries of one ticket apart: it may leave and come back
 
     def __len__(self) -> int:
         return self._count
@@ -40,6 +41,7 @@ class Line:
         yield from (ticket for (ticket,) in self._queue if ticket is not None)
 
     def add(self, ticket: Ticket) -> None:
+        """Put a ticket at its place."""
         if self._hollow > 32 and self._hollow > self._count:
             self._sweep()
         newest = self._tail()
@@ -47,11 +49,13 @@ class Line:
         ticket.entry = entry
         self._count += 1
         if newest is not None and newest.seq > ticket.seq:
-            heapq.heappush(self._back, (ticket.seq, self._count, entry))
+            self._turn += 1
+            heapq.heappush(self._back, (ticket.seq, self._turn, entry))
         else:
             self._queue.append(entry)
 
     def discard(self, ticket: Ticket) -> None:
+        """Take a ticket out."""
         ticket.entry[0] = None
         ticket.entry = []
         self._count -= 1
@@ -76,6 +80,7 @@ class Line:
         return None
 
     def newest(self) -> Ticket | None:
+        """Return the end of the line."""
         tail = self._tail()
         if tail is not None:
             return tail
