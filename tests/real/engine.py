@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".envs" / "llama" / "bin" / "python"
+ESTABLISHED = "01"
 SERVE = Path(__file__).with_name("serve.py")
 
 
@@ -53,6 +54,10 @@ class Llama:
         """Return once exactly this many slots compute."""
         self._wait(lambda: self.busy() == slots, within, f"the engine did not come to {slots} busy slots")
 
+    def wait_hung_up(self, within: float = 2.0) -> None:
+        """Return once no client holds a connection to the port."""
+        self._wait(lambda: self.connections() == 0, within, "the engine's clients did not hang up")
+
     def kill(self) -> None:
         """SIGKILL: sockets are cut wherever they are."""
         process = self._running()
@@ -88,6 +93,11 @@ class Llama:
     def busy(self) -> int:
         """Count the slots that compute now."""
         return sum(bool(slot["is_processing"]) for slot in self.slot_states())
+
+    def connections(self) -> int:
+        """Count the open connections to the port, as the kernel sees them from the client's end."""
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(row[2].endswith(f":{self.port:04X}") and row[3] == ESTABLISHED for row in rows)
 
     def metrics(self) -> dict[str, float]:
         """Read /metrics, by name without the `llamacpp:` prefix."""

@@ -55,19 +55,21 @@ async def test_interactive_and_bulk_share_one_pool(llama):
     assert chunks
 
 
-async def test_cancelling_a_call_frees_its_slot(new_llama):
-    """A non-streaming call whose task is cancelled stops on the server, and the next one is served."""
+async def test_cancelling_a_plain_call_hangs_up(new_llama):
+    """The connection is closed at once; this engine computes a non-streaming answer to its end all the same."""
     llama = new_llama()
     llama.start()
     async with AsyncClient(base_url=llama.base_url, api_key="none") as client:
-        task = asyncio.create_task(client.chat.completions.create(**ENDLESS))
+        task = asyncio.create_task(client.chat.completions.create(**{**ENDLESS, "max_tokens": 100}))
         await asyncio.to_thread(llama.wait_busy, 1)
+        before = llama.connections()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.to_thread(llama.wait_busy, 0, 6.0)
+        await asyncio.to_thread(llama.wait_hung_up)
         done = await client.chat.completions.create(**SHORT)
 
+    assert before == 1
     assert done.choices[0].message.content
 
 
