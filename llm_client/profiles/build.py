@@ -12,6 +12,7 @@ from llm_client.profiles.scalars import UnreadableError
 from llm_client.profiles.section import Place
 from llm_client.profiles.tree import BUILT_IN, join
 from llm_client.profiles.types import (
+    WITH_PRIORITY,
     BackpressureSpec,
     CachedFallback,
     CallableFallback,
@@ -26,9 +27,6 @@ from llm_client.profiles.types import (
     ScopeLimits,
     StaticFallback,
 )
-
-# Where the server reads a priority of its own; elsewhere the field would be ignored or refused.
-PRIORITY_DIALECTS: Final = frozenset({"auto", "vllm", "sglang"})
 
 
 def open_for(values: dict[str, Any], place: Place) -> Any:
@@ -153,9 +151,8 @@ def endpoint(values: dict[str, Any], place: Place) -> Any:
     way, values["token"] = values.pop("auth", ("bearer", None))
     values["auth"] = way
     ok = _authenticated(values, way, place)
-    if values.get("forward_priority") and values.get("dialect", "auto") not in PRIORITY_DIALECTS:
-        known = ", ".join(sorted(PRIORITY_DIALECTS - {"auto"}))
-        text = f"the dialect {values['dialect']} has no priority of its own; only {known} have"
+    if values.get("forward_priority") and values.get("dialect", "auto") not in {"auto", *WITH_PRIORITY}:
+        text = f"has no effect: {values['dialect']} reads no priority; {', '.join(WITH_PRIORITY)} do"
         ok = place.fail("forward_priority", text) is not FAILED
     return EndpointSpec(**values) if ok else FAILED
 

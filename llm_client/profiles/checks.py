@@ -176,12 +176,10 @@ class _Profile:
     def _hedge(self) -> None:
         if self._profile.hedge is None:
             return
-        keys = [key for key in self._reading.settings if key.startswith(f"{self._path}.hedge")]
-        place = max(keys, key=self._reading.rank).removeprefix(f"{self._path}.")
         if self._profile.retry.attempts < 2:
-            self._fail(place, "cannot work with retry.attempts: 1: a hedge is a second attempt")
+            self._fail("hedge", "cannot work with retry.attempts: 1: a hedge is a second attempt")
         if self._known and len(self._eligible) < 2:
-            self._fail(place, "cannot work with one endpoint: a hedge goes to another one")
+            self._fail("hedge", "cannot work with one endpoint: a hedge goes to another one")
 
     def _fallback(self) -> None:
         chain = self._profile.fallback

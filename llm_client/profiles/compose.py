@@ -21,6 +21,7 @@ _CORE: Final = frozenset(
     for name in ("str", "int", "float", "bool", "null", "timestamp", "merge", "value", "map", "seq")
 )
 _MERGE: Final = "tag:yaml.org,2002:merge"
+_QUOTED: Final = re.compile(r"'([^']*)'")
 # Aliases can blow a few lines up to billions of nodes; deep nesting can exhaust the stack. No profile needs either.
 _MOST_NODES: Final = 20_000
 _DEEPEST: Final = 40
@@ -57,8 +58,7 @@ def compose(text: str, source: str, *, problems: Problems, path: str = "", file:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line = None if mark is None else mark.line + 1
         told = (getattr(error, "context", None), getattr(error, "problem", None), getattr(error, "reason", None))
-        # The parser quotes what it stumbled over, which may be a part of a key; single characters stay.
-        what = re.sub(r"'[^']{3,}'", "...", ", ".join(part for part in told if part) or "unreadable")
+        what = _QUOTED.sub(_short_quote, ", ".join(part for part in told if part) or "unreadable")
         problems.add(_origin(source, file, line, path), f"not valid YAML: {what}")
         return None
     except RecursionError:
@@ -67,6 +67,11 @@ def compose(text: str, source: str, *, problems: Problems, path: str = "", file:
     if root is None:
         return None
     return _Converter(source, file, problems).convert(root, path)
+
+
+def _short_quote(match: re.Match[str]) -> str:
+    """Keep a quoted character or two; more may be a part of a key that the parser stumbled over."""
+    return match.group() if len(match.group(1)) < 3 else "..."
 
 
 def _origin(source: str, file: str | None, line: int | None, path: str) -> Origin:

@@ -12,12 +12,12 @@ from typing import Any, Final
 from llm_client.profiles.pool_schema import SCOPE
 from llm_client.profiles.schema import FILE
 from llm_client.profiles.section import NOTE
-from llm_client.profiles.shapes import flag, level, per_time, size, span
+from llm_client.profiles.shapes import Shape, flag, level, per_time, size, span
 
 SHIPPED: Final = Path(__file__).with_name("profile.schema.json")
 
 # Written once and referred to, for they occur often.
-_SHARED: Final = {
+_SHARED: Final[dict[str, Shape]] = {
     "duration": span(),
     "size": size(),
     "rate": per_time(),

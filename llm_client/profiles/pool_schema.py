@@ -11,6 +11,7 @@ from llm_client.profiles.section import Key, Section
 from llm_client.profiles.shapes import file_path, flag, number, per_time, size, span, target, text, whole, word
 from llm_client.profiles.types import (
     CEILINGS,
+    DIALECTS,
     Auth,
     BreakerSpec,
     BudgetSpec,
@@ -33,10 +34,6 @@ from llm_client.profiles.types import (
     ScopeLimits,
     StoreSpec,
 )
-
-# The servers whose habits are known; `auto` reads all of their answers.
-DIALECTS: Final = ("auto", "openai", "vllm", "sglang", "tgi", "llamacpp", "ollama", "tensorrt", "lmdeploy")
-
 
 _TIERS: Final = ("critical", "high", "normal", "low")
 
@@ -357,7 +354,7 @@ ENDPOINT: Final = Section(
         Key(
             name="forward_priority",
             shape=flag(),
-            doc="Send the call's priority to the server. Only where the server was started with priorities.",
+            doc="Send the call's priority to the server. Only where it was started with priorities.",
         ),
         Key(name="headers", shape=private.PrivateTable(headers=True), doc="Headers; they win over http.headers."),
         Key(name="query", shape=private.PrivateTable(headers=False), doc="Query parameters; they win over http.query."),

@@ -24,6 +24,16 @@ Pacing = Literal["burst", "leaky"]
 Auth = Literal["bearer", "api-key", "none", "callable"]
 PathMode = Literal["auto", "as_is"]
 
+# The servers whose habits are known, as `llm_client.wire.dialects` names them; written here as well because a profile
+# is read without loading the wire. A test holds the two together.
+DIALECTS: Final = (
+    *("auto", "vllm", "sglang", "tgi", "llamacpp", "tensorrt", "triton", "lmdeploy", "ollama", "dynamo", "llmd"),
+    *("litellm", "ray", "nim", "azure", "openai", "anthropic", "groq", "openrouter", "bedrock", "kong", "envoy"),
+    "nginx",
+)
+# Those that read a priority of their own; elsewhere the field would be ignored or refused.
+WITH_PRIORITY: Final = ("vllm", "sglang", "triton")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSpec:

@@ -55,6 +55,8 @@ class Reading:
         self.problems = problems
         self.explain = explain
         self.settings: dict[str, Setting] = {}
+        # Where each section that was written stands.
+        self.sections: dict[str, Origin] = {}
         # Key paths of secrets that are written literally.
         self.literals: list[str] = []
 
@@ -88,7 +90,8 @@ class Reading:
     def origin(self, path: str) -> Origin:
         """Tell where a key path was set."""
         setting = self.settings.get(path)
-        return Origin("built-in", path, rank=BUILT_IN) if setting is None else setting.origin
+        found = self.sections.get(path) if setting is None else setting.origin
+        return found if found is not None and found.rank > BUILT_IN else Origin("built-in", path, rank=BUILT_IN)
 
     def rank(self, path: str) -> int:
         """Tell the layer that set a key path."""

@@ -106,6 +106,7 @@ class Section:
         if not isinstance(node, Branch):
             return reading.fail(node, f"expected {self.takes}, as key: value")
         place = Place(node, path, reading)
+        reading.sections[path] = node.origin
         for name, child in node.items.items():
             if name not in self.by_name and not name.startswith(NOTE):
                 reading.fail(child, reading.unknown(name, path, tuple(self.by_name)))

@@ -14,6 +14,8 @@ from llm_client.model import Kind, Priority
 from llm_client.profiles.frozen import FrozenMap
 from llm_client.profiles.pool_types import (
     CEILINGS,
+    DIALECTS,
+    WITH_PRIORITY,
     Auth,
     BreakerSpec,
     BudgetSpec,
@@ -42,7 +44,9 @@ from llm_client.profiles.secret import PrivateMap, Secret
 __all__ = [
     "CEILINGS",
     "DEFAULT",
+    "DIALECTS",
     "FALLBACK_ON",
+    "WITH_PRIORITY",
     "Auth",
     "BackoffKind",
     "BackoffSpec",
