@@ -96,7 +96,13 @@ def read_hint(headers: Headers, body: object = None, text: str = "", *, wall: fl
         Seconds, unclamped when directive, at most 120 when advisory.
     """
     now = _server_now(headers, wall)
-    return _from_headers(headers, now) or _from_body(body, now) or _from_windows(headers, body, now) or _from_text(text)
+    return (
+        _from_headers(headers, now)
+        or _from_body(body, now)
+        or _from_provider(headers, now)
+        or _from_windows(headers, body, now)
+        or _from_text(text)
+    )
 
 
 def parse_delay(value: str, *, wall: float, date: str | None = None) -> float | None:
@@ -289,6 +295,12 @@ def _from_body(body: object, now: float) -> RetryHint | None:
         if seconds is not None:
             return _advisory(seconds, "body estimated_time")
     return None
+
+
+def _from_provider(headers: Headers, now: float) -> RetryHint | None:
+    """LiteLLM renames the upstream's header; advisory, because another upstream may answer the next request."""
+    seconds = _largest(headers.get_list("llm_provider-retry-after"), now)
+    return None if seconds is None else _advisory(seconds, "llm_provider-retry-after")
 
 
 def _from_windows(headers: Headers, body: object, now: float) -> RetryHint | None:

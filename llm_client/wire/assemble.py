@@ -57,10 +57,10 @@ class Choice:
             self.spoke = True
         if len(delta) > 1 or (content is None and delta):
             news += self._add_rare(delta)
-        # Most servers send `logprobs: null` beside index, delta and finish_reason.
-        if len(raw) > 4 or (len(raw) > 3 and raw.get("logprobs", raw) is not None):
-            self._add_extra(raw)
         finish = raw.get("finish_reason")
+        # Most servers send index, delta, finish_reason and perhaps `logprobs: null`, and nothing else.
+        if len(raw) > 4 or ((len(raw) > 3 or "finish_reason" not in raw) and raw.get("logprobs", raw) is not None):
+            self._add_extra(raw)
         if finish and self.finish is None:
             self.finish = str(finish)
         return news
@@ -192,6 +192,8 @@ class Assembly:
             self._add_head(data)
         choices = data.get("choices")
         if not choices or type(choices) is not list:
+            if "done" in data:
+                self._add_native(data)
             return
         for raw in choices:
             if type(raw) is not dict:
@@ -205,6 +207,17 @@ class Assembly:
                 self._add_head(data)
                 if choice.finish in _NO_FINISH:
                     self.stopped = raw
+
+    def _add_native(self, data: dict[str, Any]) -> None:
+        """Fold a line of Ollama's own API, which some proxies pass through."""
+        message = data.get("message")
+        delta = message if isinstance(message, dict) else {"content": data.get("response")}
+        thought = delta.get("thinking")
+        if thought:
+            delta = {**delta, "reasoning": thought}
+        finish = (data.get("done_reason") or "stop") if data.get("done") is True else None
+        choice = self.choices.get(0) or self._open(0)
+        self.news += choice.add({"delta": delta, "finish_reason": finish})
 
     def add_finish(self, data: dict[str, Any]) -> None:
         """Take only the finish reasons of a chunk that carries an error as well."""
@@ -272,7 +285,8 @@ class Assembly:
 
 def as_chunk(body: dict[str, Any]) -> dict[str, Any]:
     """Turn a complete body into the one chunk a stream would have needed."""
-    choices = [_as_delta(choice) for choice in body.get("choices") or ()]
+    given = body.get("choices")
+    choices = [_as_delta(choice) for choice in given] if isinstance(given, list) else []
     kind = "chat.completion.chunk" if body.get("object") == _OBJECTS["chat"] else body.get("object")
     return {**body, "object": kind, "choices": choices}
 

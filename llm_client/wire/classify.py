@@ -57,7 +57,7 @@ _NO_ANSWER: Final[Mapping[str, Outcome]] = {
     "write_error": Outcome(kind=Kind.UNAVAILABLE, retryable=True, breaker=True),
     "reset": Outcome(kind=Kind.UNAVAILABLE, retryable=True),
     "stale": Outcome(kind=Kind.UNAVAILABLE, retryable=True, stale=True),
-    "eof_abrupt": Outcome(kind=Kind.STREAM_INTERRUPTED, retryable=True, breaker=True),
+    "eof_abrupt": Outcome(kind=Kind.UNAVAILABLE, retryable=True),  # before any byte of a body: a reset
     "h2_goaway": Outcome(kind=Kind.UNAVAILABLE, retryable=True, stale=True),
     # RFC 9113 section 8.7: the server guarantees that it did not process the request.
     "h2_refused_stream": Outcome(kind=Kind.OVERLOADED, retryable=True, overload=True, refusal=True),
@@ -66,6 +66,9 @@ _NO_ANSWER: Final[Mapping[str, Outcome]] = {
     "decode_error": Outcome(kind=Kind.PROTOCOL, breaker=True, permanent=True),
     "redirect": Outcome(kind=Kind.PROTOCOL, permanent=True),
 }
+_CUT: Final = Outcome(kind=Kind.STREAM_INTERRUPTED, retryable=True, breaker=True)
+# Faults that keep their name when a body had begun; every other one is then a cut answer.
+CLOCKS: Final = frozenset({"read_timeout", "client_deadline", "decode_error"})
 _OTHER: Final = Outcome(kind=Kind.UNAVAILABLE, retryable=True, breaker=True)
 _WHAT: Final[Mapping[str, str]] = {
     "connect_refused": "the connection was refused",
@@ -139,8 +142,8 @@ def of_fault(kind: str, *, delivered: bool = False, body_started: bool = False, 
         again: a fresh connection was reset for the second time in a row, which is evidence against the endpoint.
     """
     outcome = _NO_ANSWER.get(kind, _OTHER)
-    if (body_started or delivered) and kind not in {"read_timeout", "client_deadline", "decode_error"}:
-        outcome = _NO_ANSWER["eof_abrupt"]
+    if body_started or delivered:
+        outcome = outcome if kind in CLOCKS else _CUT
     elif kind == "reset" and again:
         outcome = replace(outcome, breaker=True)
     return replace(
@@ -302,7 +305,8 @@ def _has_shape(data: object, route: str, shape: tuple[str, ...]) -> bool:
     if not isinstance(data, dict):
         return False
     if route in {"chat", "completions"}:
-        return bool(data.get("choices"))
+        choices = data.get("choices")
+        return isinstance(choices, list) and any(isinstance(choice, dict) for choice in choices)
     return any(name in data for name in shape)
 
 

@@ -183,7 +183,7 @@ def _from_json(text: str) -> dict[str, float] | None:
         return {}
     if not isinstance(data, dict):
         return {}
-    inner = data.get("named_metrics")
+    inner = data.pop("named_metrics", None)
     merged: dict[str, Any] = {**data, **(inner if isinstance(inner, dict) else {})}
     return {
         name: float(number)

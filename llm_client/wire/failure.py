@@ -9,6 +9,7 @@ from typing import Any, Final
 from llm_client import errors
 from llm_client.model import AttemptRecord, Headers, Kind, Outcome
 from llm_client.wire.problem import read_problem
+from llm_client.wire.words import ECHO
 
 MAX_MESSAGE: Final = 500
 MAX_BODY: Final = 64 * 1024
@@ -49,8 +50,6 @@ _ADVICE: Final[Mapping[Kind, str]] = {
     Kind.DEADLINE: "Give the call a longer deadline, or ask for less.",
 }
 _CONNECT: Final = "Check base_url, that the server is running, and the network between."
-# Validation errors of pydantic repeat the input; everything from there on is the caller's data.
-_ECHO: Final = re.compile(r"""[,\s]*(?:['"]input['"]\s*:|\binput_value=).*""", re.DOTALL)
 _SECRET: Final = re.compile(r"\b(?:sk|pk|gsk|hf|nvapi|xai)[-_][\w.*\-]{6,}|\bBearer\s+\S+", re.IGNORECASE)
 
 
@@ -156,7 +155,7 @@ def _message(outcome: Outcome, endpoint: str | None) -> str:
 
 def _safe(text: str) -> str:
     """Leave out what a server repeats of the request, and keys it shows in part."""
-    return _SECRET.sub("[key]", _ECHO.sub(" ...", " ".join(text.split())))
+    return _SECRET.sub("[key]", ECHO.sub(" ...", " ".join(text.split())))
 
 
 def _stop(said: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from llm_client.wire.words import PROXY_CODES, collapse
+from llm_client.wire.words import ECHO, PROXY_CODES, collapse
 
 # A message or page longer than this says nothing more; patterns are matched on this much of it.
 MAX_TEXT: Final = 16_384
@@ -103,8 +103,9 @@ def problem_of(data: object, raw: str | None = None) -> Problem:
     message = ""
     current: object = data
     for _ in range(_LEVELS):
-        found, message = _open(current, layers)
-        nested = _nested(message) if found else None
+        said = _open(current, layers)
+        message = _string(said) or message
+        nested = _nested(said) if isinstance(said, str) else None
         if nested is None:
             break
         current = nested
@@ -119,7 +120,7 @@ def problem_of(data: object, raw: str | None = None) -> Problem:
         param=_last(layers, ("param",)),
         number=next((one for layer in layers for one in _numbers(layer)), None),
         words=frozenset(word for layer in layers for word in _words(layer)),
-        text=collapse(f"{message[:MAX_TEXT]} {raw[:MAX_TEXT]}"),
+        text=collapse(f"{ECHO.sub('', message[:MAX_TEXT])} {ECHO.sub('', raw[:MAX_TEXT])}"),
         moderated=any(_moderated(layer) for layer in layers),
         request_id=_last(layers, ("request_id",)),
         layers=tuple(layers),
@@ -151,21 +152,21 @@ def _unwrap(data: object) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _open(data: object, layers: list[Mapping[str, Any]]) -> tuple[bool, str]:
-    """Add the error objects of one level, outer first; return whether there were any, and their message."""
+def _open(data: object, layers: list[Mapping[str, Any]]) -> object:
+    """Add the error objects of one level, outer first; return what they say, "" when nothing."""
     outer = _unwrap(data)
     if not outer:
-        return False, "" if data in ({}, []) else _string(data)
+        return "" if data in ({}, []) else data
     layers.append(outer)
     inner = _inner(outer)
     if isinstance(inner, str):
-        return True, inner
+        return inner
     if inner is not outer:
         layers.append(inner)
-    message = next((_string(inner[name]) for name in ("message", "detail", "text", "title") if inner.get(name)), "")
-    if not message and inner is not outer:
-        message = _string(outer["message"]) if outer.get("message") else ""
-    return True, message
+    for name in ("message", "detail", "text", "title"):
+        if inner.get(name):
+            return inner[name]
+    return outer.get("message") or ""
 
 
 def _inner(outer: Mapping[str, Any]) -> Mapping[str, Any] | str:

@@ -32,13 +32,14 @@ class Sniffer:
         held: the bytes that are not known to be events.
     """
 
-    __slots__ = ("_lines", "_type", "blank", "held", "kind")
+    __slots__ = ("_lines", "_started", "_type", "blank", "held", "kind")
 
     def __init__(self, content_type: str) -> None:
         """Take the content type without parameters, lower-case."""
         self.kind = Body.UNDECIDED
         self.blank = False
         self.held = bytearray()
+        self._started = False  # past a byte order mark
         self._type = content_type
         self._lines = content_type in _LINE_TYPES
 
@@ -65,8 +66,8 @@ class Sniffer:
         return self.release() if self._lines and self.kind in {Body.LINE, Body.WHOLE} else b""
 
     def document(self) -> bytes:
-        """Return the document without its byte order mark and the blank around it."""
-        return bytes(self.held).removeprefix(BOM).strip()
+        """Return the document without the blank around it."""
+        return bytes(self.held).strip()
 
     @property
     def is_document(self) -> bool:
@@ -74,25 +75,32 @@ class Sniffer:
         return self.kind in {Body.LINE, Body.WHOLE, Body.DOCUMENT}
 
     def _decide(self) -> None:
-        start = bytes(self.held[:64]).removeprefix(BOM).lstrip()
-        if not start:
-            self.blank = True
-            self.held = self.held.lstrip()
-        elif BOM.startswith(start):
-            pass  # a byte order mark, in pieces
-        elif start[:1] == b"{":
+        if not self._started:
+            if len(self.held) < len(BOM) and BOM.startswith(bytes(self.held)):
+                return  # perhaps a byte order mark, in pieces
+            self._started = True
+            self.held = self.held.removeprefix(BOM)
+        blank = len(self.held)
+        self.held = self.held.lstrip()
+        self.blank = self.blank or len(self.held) < blank
+        first = self.held[:1]
+        if not first:
+            return
+        if first == b"{":
             self.kind = Body.LINE
-        elif start[:1] == b"[" or (start[:1] == b"<" and self._type != EVENT_STREAM):
+        elif first == b"[" or (first == b"<" and self._type != EVENT_STREAM):
             self.kind = Body.DOCUMENT
         else:
             self.kind = Body.EVENTS
 
     def _decide_line(self) -> None:
         """A document is not whole after its first line, or ends with it; lines of JSON go on."""
-        line, _, rest = self.document().partition(b"\n")
+        line, end, rest = bytes(self.held).partition(b"\n")
+        if not end:
+            return  # the line end in the chunk was of a blank line before
         try:
             decode_json(line)
         except ValueError:
             self.kind = Body.DOCUMENT
         else:
-            self.kind = Body.EVENTS if self._lines or rest else Body.WHOLE
+            self.kind = Body.EVENTS if self._lines or rest.strip() else Body.WHOLE

@@ -21,7 +21,6 @@ from llm_client.wire.sse import DONE, ERROR, HTML, Decoder, ServerEvent
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
 _SHOWN: Final = 200  # characters of a broken event in a message
-_CLOCKS: Final = frozenset({"read_timeout", "client_deadline", "decode_error"})
 
 
 # Half the price of calling the class, once per token.
@@ -69,7 +68,7 @@ class StreamReader:
 
     __slots__ = (
         "_body", "_cap", "_chunks", "_decoder", "_document", "_halves", "_headers", "_ignored",
-        "_responses", "_route", "_status", "_strict", "_text", "_type", "_wall", "ended", "failure", "late",
+        "_outcome", "_responses", "_route", "_status", "_strict", "_text", "_type", "_wall", "ended", "failure", "late",
         "unfinished",
     )  # fmt: skip
 
@@ -115,6 +114,7 @@ class StreamReader:
         self._body = Sniffer(self._type)
         self._document: dict[str, Any] | None = None  # decoded, where the answer is one
         self._chunks = 0
+        self._outcome: Outcome | None = None  # once the body is over
         self._ignored = False  # an event of a name that means nothing here
 
     # What has been read so far.
@@ -287,6 +287,11 @@ class StreamReader:
     # The end.
 
     def _finish(self, fault: str | None) -> Outcome:
+        if self._outcome is None:
+            self._outcome = self._conclude(fault)
+        return self._outcome
+
+    def _conclude(self, fault: str | None) -> Outcome:
         if not self.ended:
             self.late += self._take(self._decoder.feed(self._body.end()))
         if not self.ended and self._body.is_document:
@@ -312,9 +317,9 @@ class StreamReader:
         """Name an answer that ended without being whole."""
         if self.ended and not self._chunks:
             return classify.protocol("the stream ended without a single chunk", self._headers, retryable=True)
-        if fault is None and self._body.kind is Body.UNDECIDED and not self._body.blank and self._type != EVENT_STREAM:
+        if fault is None and self._body.kind is Body.UNDECIDED and self._type != EVENT_STREAM:
             return classify.protocol("an empty answer", self._headers, retryable=True, status=self._status)
-        if fault in _CLOCKS:
+        if fault in classify.CLOCKS:
             outcome = classify.of_fault(fault)
         else:
             outcome = classify.interrupted("the stream ended before the answer did", self._headers)
@@ -334,7 +339,7 @@ class StreamReader:
                 return
             truncated = fault is not None
             outcome = classify.undecodable(text, self._headers, status=self._status, truncated=truncated)
-            if fault in _CLOCKS:
+            if fault in classify.CLOCKS:
                 outcome = classify.of_fault(fault)
             self._fail(outcome)
             return
