@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from llm_client.profiles import addresses
 from llm_client.profiles.reading import FAILED
-from llm_client.profiles.scalars import UnreadableError
+from llm_client.profiles.scalars import UnreadableError, show_number
 from llm_client.profiles.section import Place
 from llm_client.profiles.tree import BUILT_IN, join
 from llm_client.profiles.types import (
@@ -101,6 +101,9 @@ def backpressure(values: dict[str, Any], place: Place) -> Any:
     latency = values["kind"] == "latency"
     defaults: Mapping[str, Any] = LATENCY if latency else DEPTH
     made = BackpressureSpec(**{**defaults, **values})
+    for key in ("watch", "refuse"):
+        at = join(place.path, key)
+        place.reading.note(at, place.reading.origin(at), show_number(getattr(made, key)))
     if made.watch > made.refuse:
         return place.fail("watch", "watch comes before refuse: it must not be the larger one")
     if not latency and made.refuse > 1:

@@ -94,7 +94,7 @@ CONCURRENCY: Final = Section(
         ),
         Key(
             name="limit",
-            shape=maybe(whole()),
+            shape=whole(),
             doc="The limit that is told.",
             required=True,
             only=("kind", ("fixed",)),
