@@ -26,6 +26,7 @@ from llm_client.transport.faults import named, translate
 from llm_client.transport.lane import Lane
 from llm_client.transport.outgoing import Outgoing, Target
 from llm_client.transport.sockets import Sockets, forget_in_child, keep
+from llm_client.transport.through import Through
 from llm_client.transport.trust import Trust
 
 
@@ -250,7 +251,7 @@ class AsyncExchange(Answer):
         self._check_open()
         self._attempt.until = until
         try:
-            part: bytes = await anext(self._flight.parts)
+            part: bytes = await Through(self._flight.parts.__anext__())
         except StopAsyncIteration:
             return None
         except Exception as error:  # noqa: BLE001 - the gate sorts them

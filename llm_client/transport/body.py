@@ -38,7 +38,7 @@ class Body:
         limit: how many decoded bytes an answer may have; None for any number. Event streams have none.
     """
 
-    __slots__ = ("_coding", "_count", "_fed", "_inflater", "_input", "_stream", "limit", "unknown")
+    __slots__ = ("_coding", "_count", "_fed", "_held", "_inflater", "_input", "_stream", "limit", "unknown")
 
     def __init__(self, headers: Headers, limit: int | None = MAX_BODY) -> None:
         """Read the coding and the kind of content from the answer's headers."""
@@ -53,12 +53,14 @@ class Body:
         self._coding = coding
         self._inflater: Any = None
         self._input = b""
+        self._held = b""
         self._count = 0
         self._fed = False
 
     def feed(self, data: bytes) -> None:
         """Take bytes off the wire; `take` must have returned b"" before."""
-        self._input = data
+        self._input = self._held + data
+        self._held = b""
         self._fed = True
 
     def take(self) -> bytes:
@@ -100,9 +102,11 @@ class Body:
                 if self._inflater is None:
                     self._inflater = self._start(data)
                 elif self._inflater.eof:
-                    if self._coding == "deflate" or data[:2] != _GZIP_MAGIC:
-                        data = b""  # padding after the last member; every decoder in use ignores it
+                    if data == _GZIP_MAGIC[:1]:
+                        self._held = data  # half of a member's first two bytes, or padding: the next byte tells
                         break
+                    if self._coding == "deflate" or data[:2] != _GZIP_MAGIC:
+                        break  # padding after the last member; every decoder in use ignores it
                     self._inflater = self._start(data)
                 out: bytes = self._inflater.decompress(data, STEP)
                 data = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail

@@ -40,6 +40,7 @@ MEANINGS: Final[dict[str, FaultKind | None]] = {
     "HTTPStatusError": FaultKind.OTHER,
     "RequestError": FaultKind.OTHER,
     "TransportError": FaultKind.OTHER,
+    "SSEError": FaultKind.OTHER,  # httpx2 only
     "StreamError": FaultKind.OTHER,
     "StreamClosed": FaultKind.OTHER,
     "StreamConsumed": FaultKind.OTHER,

@@ -11,6 +11,7 @@ from llm_client.transport.answer import Flight
 from llm_client.transport.attempt import Attempt
 from llm_client.transport.net_aio import AsyncBackend
 from llm_client.transport.sockets import Sockets
+from llm_client.transport.through import Through
 from llm_client.transport.trust import Trust
 
 # How long a cancelled caller waits for its request to be withdrawn; the disconnect itself takes microseconds.
@@ -57,7 +58,7 @@ class Lane:
             Exception: whatever the library raises.
         """
         waiter: asyncio.Future[Any] = self.loop.create_future()
-        task = self.spawn(_deliver(transport, request, waiter))
+        task = self.spawn(self._deliver(transport, request, attempt, waiter))
         try:
             response, error = await waiter
         except asyncio.CancelledError:
@@ -66,6 +67,23 @@ class Lane:
         if error is not None:
             raise error
         return response
+
+    async def _deliver(self, transport: Any, request: Any, attempt: Attempt, waiter: asyncio.Future[Any]) -> None:
+        """Send, and leave response and error with the waiter, or close the response if nobody waits any longer."""
+        try:
+            response = await Through(transport.handle_async_request(request))
+        except asyncio.CancelledError:
+            waiter.cancel()  # the loop is shutting down, or the caller has gone
+            raise
+        except Exception as error:  # noqa: BLE001 - the caller sorts them
+            if not waiter.done():
+                waiter.set_result((None, error))
+        else:
+            if waiter.done():
+                attempt.kill()
+                await _close(Flight(response, None, attempt))
+            else:
+                waiter.set_result((response, None))
 
     async def _withdraw(self, task: asyncio.Task[None], waiter: asyncio.Future[Any], attempt: Attempt) -> None:
         """Take a request back, for a caller that has gone."""
@@ -82,13 +100,9 @@ class Lane:
             await asyncio.wait({task}, timeout=_WITHDRAW)
 
     async def give_back(self, flight: Flight) -> None:
-        """Return a connection to its pool, or close it; finished even if the caller is cancelled."""
+        """Return a connection to its pool, or close it."""
         self.flights.discard(flight)
-        try:
-            await _close(flight)
-        except asyncio.CancelledError:
-            self.spawn(_close(flight))
-            raise
+        await _close(flight)
 
     def reap(self, flight: Flight) -> None:
         """Close, in a task, a response whose reader has gone."""
@@ -123,26 +137,10 @@ class Lane:
             loop.call_soon_threadsafe(lambda: self.spawn(self.aclose()))
 
 
-async def _deliver(transport: Any, request: Any, waiter: asyncio.Future[Any]) -> None:
-    """Send, and leave response and error with the waiter, or close the response if nobody waits any longer."""
-    try:
-        response = await transport.handle_async_request(request)
-    except asyncio.CancelledError:
-        waiter.cancel()  # the loop is shutting down, or the caller has gone
-        raise
-    except Exception as error:  # noqa: BLE001 - the caller sorts them
-        if not waiter.done():
-            waiter.set_result((None, error))
-    else:
-        if waiter.done():
-            await response.stream.aclose()
-        else:
-            waiter.set_result((response, None))
-
-
 async def _close(flight: Flight) -> None:
+    """Close a response, in one step: there is nothing to wait for, and so no place for a cancellation."""
     with contextlib.suppress(Exception):  # the connection may be gone already
-        await flight.response.stream.aclose()
+        await Through(flight.response.stream.aclose())
     if flight.parts is not None:
         with contextlib.suppress(Exception):
-            await flight.parts.aclose()
+            await Through(flight.parts.aclose())

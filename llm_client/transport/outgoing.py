@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -78,14 +79,13 @@ class Outgoing:
         }
         if trace is not None:
             extensions["trace"] = trace
-        try:
-            return self._family.request(
-                request.method, target.url, headers=headers, content=request.body or None, extensions=extensions
-            )
-        except UnicodeEncodeError:
-            bad = sorted(name for name, value in headers if not (name + value).isascii())
+        if bad := [name for name, value in headers if not (name.isascii() and value.isascii())]:
+            # Checked here, because the library's exception would quote the value.
             msg = f"{target.shown}: header {', '.join(map(ascii, bad))} holds a character outside ASCII"
-            raise Fault(FaultKind.OTHER, msg, sent=False) from None
+            raise Fault(FaultKind.OTHER, msg, sent=False)
+        return self._family.request(
+            request.method, target.url, headers=headers, content=request.body or None, extensions=extensions
+        )
 
     def redirected(self, request: Request, target: Target, status: int, headers: Headers, hops: int) -> Request | None:
         """Decide on a redirect: None when the answer is none, else the request to send instead.
@@ -97,13 +97,11 @@ class Outgoing:
         """
         if status not in _REDIRECTS or "location" not in headers:
             return None
-        try:
-            url = target.url.join(headers.get_list("location")[0])
-            shown = show(url)
-        except Exception:  # noqa: BLE001 - whatever the library thinks of a server's text
+        url = _parse(lambda: target.url.join(headers.get_list("location")[0]))
+        if url is None:
             msg = f"{target.shown}: the server redirects ({status}) to something that is no URL"
-            raise Fault(FaultKind.REDIRECT, msg) from None
-        where = f"{target.shown}: the server redirects ({status}) to {shown}"
+            raise Fault(FaultKind.REDIRECT, msg)
+        where = f"{target.shown}: the server redirects ({status}) to {show(url)}"
         if _origin(url) != _origin(target.url):
             msg = f"{where}, another origin; it was not followed and got no key. If it is right, set it as base_url"
             raise Fault(FaultKind.REDIRECT, msg)
@@ -116,11 +114,10 @@ class Outgoing:
         return replace(request, url=str(url), query=())
 
     def _target(self, text: str, query: tuple[tuple[str, str], ...] = ()) -> Target:
-        try:
-            url = self._family.url(text)
-        except Exception:  # noqa: BLE001 - the text may hold a password, so the library's words are not passed on
+        url = _parse(lambda: self._family.url(text))
+        if url is None:
             msg = "the URL is not valid"
-            raise Fault(FaultKind.OTHER, msg, sent=False) from None
+            raise Fault(FaultKind.OTHER, msg, sent=False)
         if url.scheme not in {"http", "https"} or not url.host:
             msg = f"{show(url)}: the URL must begin with http:// or https:// and name a host"
             raise Fault(FaultKind.OTHER, msg, sent=False)
@@ -134,6 +131,16 @@ class Outgoing:
             authorization = f"Basic {b64encode(pair).decode()}"
             url = url.copy_with(username=None, password=None)
         return Target(url, show(url), authorization)
+
+
+def _parse(make: Callable[[], Any]) -> Any:
+    """Return a URL, or None. The library's exception is dropped: it quotes the text, which may hold a password."""
+    try:
+        url = make()
+        show(url)  # some faults show only when a part is decoded
+    except Exception:  # noqa: BLE001 - libraries raise their own, ValueError and UnicodeError
+        return None
+    return url
 
 
 def show(url: Any) -> str:

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import certifi
+
 from llm_client.errors import ConfigError
 from llm_client.profiles.pool_types import ClientCert, HttpSpec
 
