@@ -60,7 +60,7 @@ def router(state: State) -> APIRouter:
     return routes
 
 
-def _allowed(request: Request) -> None:
+async def _allowed(request: Request) -> None:
     if not on_this_machine(request):
         raise _no(403, "Only clients on this machine may use /admin.")
     # A page from elsewhere cannot send this type without asking first, and it is never allowed to.

@@ -158,8 +158,8 @@ class Responses:
         }
 
 
-def _event(name: str, number: int, **fields: Any) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), dump({"type": name, "sequence_number": number, **fields}))
+def _event(kind: str, position: int, /, **fields: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), dump({"type": kind, "sequence_number": position, **fields}))
 
 
 def _part(words: str) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class FaultyWriter(Writer):
         for number, (data, content) in enumerate(events):
             closing = last and not content and not any(kind for _, kind in events[number:])
             if content or closing:
-                await self._strike()
+                await self._strike(closing=closing)
             await self._event(data, content=content)
         if last:
             if self._fault.linger:
@@ -156,21 +156,26 @@ class FaultyWriter(Writer):
         if content and fault.drip:
             await self._pause(fault.drip)
 
-    async def _strike(self) -> None:
-        fault, seen = self._fault, self._seen
-        if fault.stall is not None and seen >= fault.stall and not self._stalled:
+    async def _strike(self, *, closing: bool) -> None:
+        fault = self._fault
+
+        def due(after: int | None) -> bool:
+            # What was to come after more tokens than there are comes before the end.
+            return after is not None and (closing or self._seen >= after)
+
+        if due(fault.stall) and not self._stalled:
             self._stalled = True
             await self._silence(fault.stall_for, fault.ping)
-        if fault.stream_error is not None and seen >= fault.stream_error:
+        if due(fault.stream_error):
             kind = "server_error" if fault.code is None else str(fault.code)
             error = {"message": fault.message, "type": kind, "param": None, "code": fault.code}
             body = event({"error": error}) + (DONE if fault.done else b"")
             await self.send({"type": "http.response.body", "body": body, "more_body": False})
             raise InjectedError("stream_error")
-        if fault.truncate is not None and seen >= fault.truncate:
+        if due(fault.truncate):
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
             raise InjectedError("truncate")
-        if (fault.reset is not None and seen >= fault.reset) or (fault.cut is not None and seen >= fault.cut):
+        if due(fault.reset) or due(fault.cut):
             await self._break()
 
     async def _silence(self, seconds: float, ping: float | None) -> None:
