@@ -195,18 +195,19 @@ class Assembly:
             if "done" in data:
                 self._add_native(data)
             return
-        for raw in choices:
+        for position, raw in enumerate(choices):
             if type(raw) is not dict:
                 continue
-            index = raw.get("index", 0)
-            choice = self.choices.get(index if type(index) is int else 0)
+            index = raw.get("index")
+            if type(index) is not int:
+                index = position
+            choice = self.choices.get(index)
             if choice is None:
                 choice = self._open(index)
             self.news += choice.add(raw)
             if choice.finish is not None:
                 self._add_head(data)
-                if choice.finish in _NO_FINISH:
-                    self.stopped = raw
+                self.stopped = raw if choice.finish in _NO_FINISH else self.stopped
 
     def _add_native(self, data: dict[str, Any]) -> None:
         """Fold a line of Ollama's own API, which some proxies pass through."""
@@ -222,10 +223,11 @@ class Assembly:
     def add_finish(self, data: dict[str, Any]) -> None:
         """Take only the finish reasons of a chunk that carries an error as well."""
         choices = data.get("choices")
-        for raw in choices if isinstance(choices, list) else ():
+        for position, raw in enumerate(choices if isinstance(choices, list) else ()):
             if isinstance(raw, dict) and raw.get("finish_reason"):
-                index = raw.get("index", 0)
-                choice = self.choices.get(index if type(index) is int else 0) or self._open(index)
+                index = raw.get("index")
+                index = index if type(index) is int else position
+                choice = self.choices.get(index) or self._open(index)
                 choice.finish = choice.finish or str(raw["finish_reason"])
 
     @property
@@ -265,9 +267,8 @@ class Assembly:
             body["usage"] = self.usage
         return body
 
-    def _open(self, index: object) -> Choice:
-        key = index if type(index) is int else 0
-        self.choices[key] = made = Choice(key)
+    def _open(self, index: int) -> Choice:
+        self.choices[index] = made = Choice(index)
         return made
 
     def _add_head(self, data: dict[str, Any]) -> None:

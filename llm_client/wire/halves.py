@@ -48,13 +48,13 @@ def _holders(data: dict[str, Any]) -> Iterator[tuple[object, dict[str, Any], boo
     if isinstance(data.get("delta"), str):
         yield "delta", data, False
     choices = data.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
+    for position, choice in enumerate(choices if isinstance(choices, list) else ()):
         if isinstance(choice, dict):
-            index = choice.get("index", 0)
+            index = choice.get("index")
             delta = choice.get("delta")
             holder = delta if isinstance(delta, dict) else choice.get("message")
             yield (
-                index if isinstance(index, int) else 0,
+                index if isinstance(index, int) else position,
                 holder if isinstance(holder, dict) else choice,
                 bool(choice.get("finish_reason")),
             )

@@ -14,12 +14,14 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
+from llm_client.wire.unicode import clean_tree
 from llm_client.wire.words import ECHO, PROXY_CODES, collapse
 
 # A message or page longer than this says nothing more; patterns are matched on this much of it.
 MAX_TEXT: Final = 16_384
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _NOTHING: Final = frozenset({"", "none", "null"})
+_MAX_DEPTH: Final = 200
 _LEVELS: Final = 3  # a message that is JSON is opened twice
 # What a model wrote must never be searched for error words.
 _ANSWER_KEYS: Final = frozenset({"choices", "output", "data", "results"})
@@ -55,21 +57,24 @@ class Problem:
 
 
 def decode_json(data: str | bytes) -> Any:
-    """Parse JSON; lone surrogate escapes and broken UTF-8 survive as U+FFFD candidates.
+    """Parse JSON; broken UTF-8 is replaced, half a surrogate pair is kept for the caller to join or clean.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: it is not JSON, or nested deeper than 200 levels.
     """
     try:
         return from_json(data)
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: a str that holds half a pair already
         if isinstance(data, bytes):
             data = data.decode("utf-8", "replace")
         try:
             # The standard parser keeps half of a surrogate pair, which the fast one refuses.
-            return json.loads(data)
+            found = json.loads(data)
         except RecursionError:
-            raise ValueError("JSON nested too deep") from None
+            found = None
+        if found is None or not _shallow(found):
+            raise ValueError("not JSON, or nested too deep") from None
+        return found
 
 
 def read_problem(body: bytes) -> Problem | None:
@@ -97,6 +102,7 @@ def problem_of(data: object, raw: str | None = None) -> Problem:
         data: the decoded JSON, or the plain text of an error event.
         raw: the body's text; left out for frames, where only the error's own parts are searched.
     """
+    data = clean_tree(data)
     if isinstance(data, str):
         return Problem(message=data[:MAX_TEXT], text=collapse(data[:MAX_TEXT]), body=data[:MAX_TEXT])
     layers: list[Mapping[str, Any]] = []
@@ -144,6 +150,21 @@ def is_problem(data: Mapping[str, Any]) -> bool:
         return True
     speaks = any(isinstance(data.get(name), str) for name in ("message", "detail", "title"))
     return speaks and any(True for _ in _numbers(data))
+
+
+def _shallow(data: object) -> bool:
+    """Tell whether data can be walked recursively; the fast parser refuses more levels by itself."""
+    level = [data]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _unwrap(data: object) -> Mapping[str, Any]:

@@ -101,12 +101,12 @@ def read(case: Script, chunks: list[bytes] | None = None) -> Reading:
     return Reading(
         outcome=outcome,
         text=reader.text if outcome.ok or reader.content else None,
-        texts=tuple(reader.text_of(choice["index"]) for choice in choices),
+        texts=tuple(reader.text_of(index) for index, _ in enumerate(choices)),
         finish_reason=reader.finish_reason,
         usage=reader.usage,
         reasoning=reader.reasoning,
         tool_calls=tuple(
-            {"id": call["id"], "name": call["function"]["name"], "arguments": call["function"]["arguments"]}
+            {"id": call.get("id"), **{key: call.get("function", {}).get(key) for key in ("name", "arguments")}}
             for call in message.get("tool_calls") or []
         ),
         body=body,

@@ -194,6 +194,14 @@ def test_choices_are_sorted_and_finish_each_on_its_own():
     assert [(one["index"], one["finish_reason"]) for one in assembly.body()["choices"]] == [(0, "stop"), (1, "stop")]
 
 
+def test_choices_without_an_index_are_told_apart_by_their_place():
+    """As in a plain answer with n > 1 from a server that numbers nothing."""
+    assembly = Assembly("chat")
+    assembly.add({"choices": [{"message": {"content": "a"}}, {"message": {"content": "b"}}]})
+
+    assert [assembly.text(0), assembly.text(1)] == ["a", "b"]
+
+
 def test_completions_have_text_instead_of_a_message():
     """The older route, by its own shape."""
     assembly = Assembly("completions")
