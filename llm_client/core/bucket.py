@@ -6,7 +6,7 @@ cost c moves it by c / rate; it may lie at most burst / rate ahead of now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Literal
@@ -168,6 +168,10 @@ class Bucket:
         if self.wait(cost, now) > 0.0:
             msg = f"bucket: {cost:g} units are not there yet; take only after wait() returned 0.0"
             raise RuntimeError(msg)
+        return self.charge(cost, now)
+
+    def charge(self, cost: float, now: float) -> Withdrawal:
+        """Take without asking: for who has just asked every bucket of a set."""
         if self._quota is not None:
             self._quota.take(cost, now)
         self._open += 1
@@ -273,27 +277,26 @@ class Member:
 class Reservation:
     """What one call took from every bucket of a set; ended once, by one of three."""
 
-    __slots__ = ("_members", "_taken")
+    __slots__ = ("_taken",)
 
-    def __init__(self, members: tuple[Member, ...], taken: tuple[Withdrawal, ...]) -> None:
-        """Pair each member with what was taken from it."""
-        self._members = members
+    def __init__(self, taken: Sequence[tuple[Bucket, bool, Withdrawal]]) -> None:
+        """Keep what was taken from which bucket, and whether that one counts tokens."""
         self._taken = taken
 
     def settle(self, tokens: float, now: float) -> None:
         """Book a call that the server answered: one request, and these tokens in place of the estimate."""
-        for member, taken in zip(self._members, self._taken, strict=True):
-            member.bucket.settle(taken, tokens if member.dimension == "tokens" else None, now)
+        for bucket, counts_tokens, taken in self._taken:
+            bucket.settle(taken, tokens if counts_tokens else None, now)
 
     def keep(self, now: float) -> None:
         """Book the estimate: the call was sent, and nobody told its cost."""
-        for member, taken in zip(self._members, self._taken, strict=True):
-            member.bucket.settle(taken, None, now)
+        for bucket, _, taken in self._taken:
+            bucket.settle(taken, None, now)
 
     def refund(self, now: float) -> None:
         """Give everything back: the call was never sent, or the server declined it."""
-        for member, taken in zip(self._members, self._taken, strict=True):
-            member.bucket.refund(taken, now)
+        for bucket, _, taken in self._taken:
+            bucket.settle(taken, 0.0, now)
 
 
 class BucketSet:
@@ -303,18 +306,18 @@ class BucketSet:
     all of them.
     """
 
-    __slots__ = ("members",)
+    __slots__ = ("_buckets", "members")
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         """Join buckets; an empty set lets everything through."""
         self.members = tuple(members)
+        self._buckets = tuple((member.bucket, member.dimension == "tokens") for member in self.members)
 
     def wait(self, cost: Cost, now: float) -> float:
         """Return seconds until every bucket allows this cost; 0.0 is now. Changes nothing."""
-        longest = 0.0
-        for member in self.members:
-            wait = member.bucket.wait(member.units(cost), now)
-            longest = max(longest, wait)
+        longest, tokens = 0.0, cost.total
+        for bucket, counts_tokens in self._buckets:
+            longest = max(longest, bucket.wait(tokens if counts_tokens else 1.0, now))
         return longest
 
     def binding(self, cost: Cost, now: float) -> Member | None:
@@ -329,9 +332,13 @@ class BucketSet:
         Raises:
             RuntimeError: `wait` did not allow it; nothing was taken from any.
         """
-        short = self.binding(cost, now)
+        tokens = cost.total
+        short = self.binding(cost, now) if self.wait(cost, now) > 0.0 else None
         if short is not None:
-            msg = f"bucket: {short.scope} lacks {short.dimension}; take only after wait() returned 0.0"
-            raise RuntimeError(msg)
-        taken = tuple(member.bucket.take(member.units(cost), now) for member in self.members)
-        return Reservation(self.members, taken)
+            raise RuntimeError(f"bucket: {short.scope} lacks {short.dimension}; take only after wait() returned 0.0")
+        return Reservation(
+            [
+                (bucket, counts_tokens, bucket.charge(tokens if counts_tokens else 1.0, now))
+                for bucket, counts_tokens in self._buckets
+            ]
+        )
