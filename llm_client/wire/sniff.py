@@ -11,6 +11,8 @@ BOM: Final = b"\xef\xbb\xbf"
 EVENT_STREAM: Final = "text/event-stream"
 # Content types whose lines of JSON are events rather than one document.
 _LINE_TYPES: Final = frozenset({EVENT_STREAM, "application/x-ndjson", "application/ndjson", "application/jsonl"})
+# How the first line of events starts where the label does not say that they are some.
+_FIELDS: Final = (b"data:", b"data\n", b"data\r", b"event:", b"id:", b"retry:", b"error:", b":")
 
 
 class Body(Enum):
@@ -63,6 +65,8 @@ class Sniffer:
 
     def end(self) -> bytes:
         """Say that the body is over; return what is held if it can only be lines of events."""
+        if self.kind is Body.UNDECIDED and self.held:
+            self.kind = Body.DOCUMENT
         return self.release() if self._lines and self.kind in {Body.LINE, Body.WHOLE} else b""
 
     def document(self) -> bytes:
@@ -83,15 +87,16 @@ class Sniffer:
         blank = len(self.held)
         self.held = self.held.lstrip()
         self.blank = self.blank or len(self.held) < blank
-        first = self.held[:1]
-        if not first:
+        if not self.held:
             return
-        if first == b"{":
+        if self.held.startswith(b"{"):
             self.kind = Body.LINE
-        elif first == b"[" or (first == b"<" and self._type != EVENT_STREAM):
+        elif self.held.startswith(b"["):
             self.kind = Body.DOCUMENT
-        else:
+        elif self._type == EVENT_STREAM or self.held.startswith(_FIELDS):
             self.kind = Body.EVENTS
+        elif not any(field.startswith(bytes(self.held)) for field in _FIELDS):
+            self.kind = Body.DOCUMENT
 
     def _decide_line(self) -> None:
         """A document is not whole after its first line, or ends with it; lines of JSON go on."""

@@ -86,6 +86,57 @@ def test_words_and_headers_beat_the_status(status, body, headers, kind):
 
 
 @pytest.mark.parametrize(
+    ("kind", "phrases"),
+    [
+        (
+            Kind.QUOTA_EXHAUSTED,
+            [
+                "insufficient balance", "insufficient credits", "exceeded your current quota",
+                "exceeded your current token quota", "credit balance is too low", "specified API usage limits",
+                "monthly spend limit", "usage limit reached", "reached your usage limit", "budget has been exceeded",
+                "daily free allocation", "too many tokens per day", "monthly included credits",
+                "account org/x is suspended",
+            ],
+        ),
+        (
+            Kind.CONTEXT_LENGTH,
+            [
+                "maximum context length", "longer than the model's context", "longer than the model\u2019s context",
+                "exceeds the available context size", "smaller than the model context length", "prompt is too long",
+                "input token count (109) exceeds", "`inputs` tokens + `max_new_tokens` must be",
+                "litellm.ContextWindowExceededError",
+            ],
+        ),
+        (
+            Kind.OVERLOADED,
+            [
+                "overloaded", "server busy", "currently busy", "too busy", "queue full", "queue is full",
+                "maximum pending requests", "maximum queue size", "backpressure", "backlog limit",
+                "reset reason: overflow", "capacity exceeded", "capacity temporarily exceeded", "no capacity available",
+                "at capacity", "aborted by a higher priority", "waiting timeout reached", "memory pressure",
+                "system saturated", "rejected by flow control", "evicted by flow control",
+                "total request limit reached", "no slot available", "high traffic", "failed to find target endpoint",
+            ],
+        ),
+        (
+            Kind.UNAVAILABLE,
+            [
+                "currently loading", "loading model", "model is loading", "currently scaling", "model is cold",
+                "not ready", "client disconnected", "request canceled", "request cancelled",
+            ],
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", [400, 500])
+def test_every_phrase_is_known(status, kind, phrases):
+    """In any case and spacing, in a message or in plain text, whatever the status."""
+    for phrase in phrases:
+        loud = phrase.upper().replace(" ", "  ")
+        assert kind == answer(status, said(f"So: {phrase}.")).kind, phrase
+        assert kind == answer(status, f"So: {loud}\n".encode()).kind, phrase
+
+
+@pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
         (500, said("m", type="exceed_context_size_error"), Kind.CONTEXT_LENGTH),

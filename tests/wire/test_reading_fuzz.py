@@ -70,7 +70,7 @@ def read(route, headers, pieces, fault):
     return [*chunks, *reader.late], outcome, reader
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(ROUTES, HEADERS, BODIES, FAULTS, st.integers(1, 5))
 def test_any_body_has_one_outcome_however_it_is_cut(route, headers, body, fault, size):
     """Chunks, outcome, text and assembled body agree between one piece and many."""
@@ -84,7 +84,7 @@ def test_any_body_has_one_outcome_however_it_is_cut(route, headers, body, fault,
     json.dumps(reader.assemble())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(ROUTES, HEADERS, BODIES, FAULTS)
 def test_an_outcome_is_consistent(route, headers, body, fault):
     """Ok or a kind; a retry only while nothing was delivered; an error of our tree for every failure."""
@@ -101,7 +101,7 @@ def test_an_outcome_is_consistent(route, headers, body, fault):
         assert isinstance(chunk.data, dict)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(200, 599), HEADERS, BODIES, st.sampled_from(["chat", "embeddings", "models", "other"]), st.booleans()
 )
