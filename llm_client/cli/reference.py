@@ -48,8 +48,8 @@ class ReferenceServer:
             self._process.kill()
             self._process.communicate()
 
-    def stats(self) -> dict[str, Any]:
-        """Read the server's own books."""
-        with urllib.request.urlopen(f"{self.url}/stats", timeout=10) as answer:  # noqa: S310 - our own loopback server
+    def stats(self, *, log: int = 0) -> dict[str, Any]:
+        """Read the server's own books, and the last `log` requests."""
+        with urllib.request.urlopen(f"{self.url}/stats?log={log}", timeout=10) as answer:  # noqa: S310 - our own loopback server
             books: dict[str, Any] = json.load(answer)
             return books

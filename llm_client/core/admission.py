@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
+from llm_client.core.breaker import Refused
 from llm_client.core.lane import Lane, Rank
 from llm_client.core.permit import Permit
 from llm_client.core.routing import Router
@@ -18,6 +19,8 @@ from llm_client.model import Kind
 if TYPE_CHECKING:
     from llm_client.core.gate import Gate
 
+# Seconds between two looks at what waits in vain.
+SHED_EVERY = 0.1
 # Seconds over which grants are counted to guess when a refused caller should come back.
 RATE_WINDOW = 10.0
 
@@ -54,6 +57,8 @@ class Admission:
         self._rate = 0.0
         self._rate_at = -inf
         self._now = 0.0
+        self._shed_at = -inf
+        self._late = False  # some line serves its newest first: look at its oldest now and then
 
     def at_once(self, ticket: Ticket, now: float, notices: Notices) -> bool:
         """Grant a permit without queueing, when nobody waits who could be overtaken."""
@@ -73,28 +78,28 @@ class Admission:
         room = self._room
         if not room.count:
             return inf
-        at = inf
+        at = self._shed(now)
         blocked: dict[int, _Blocked] = {}
         while room.count:
-            best: tuple[Rank, Ticket] | None = None
-            for lane in room.lanes.values():
-                if lane.count and id(lane) not in blocked:
-                    first = lane.first(now)
-                    if first is not None and (best is None or first[0] < best[0]):
-                        best = first
+            best = self._first(blocked, now)
             if best is None:
                 entry, at = self._press(blocked, at, now)
                 if entry is None:
                     break
                 ticket, station = entry
+                ticket.lane.granted(ticket, now)
                 room.remove(ticket)
                 self._grant(ticket, station, now, notices)
                 blocked.clear()
                 continue
             rank, ticket = best
             lane = ticket.lane
+            if self.too_late(ticket, lane.stations, now):
+                room.give_up(ticket, Kind.DEADLINE_UNREACHABLE)
+                continue
             found, when, limited = self._bind(lane.stations, ticket, now)
             if found is not None:
+                lane.granted(ticket, now)
                 room.remove(ticket)
                 self._grant(ticket, found, now, notices)
             elif lane.impatient and not limited and self.all_closed(lane.stations, now):
@@ -104,6 +109,38 @@ class Admission:
                 at = min(at, when)
                 blocked[id(lane)] = _Blocked(rank, lane, ticket, limited)
         return at
+
+    def _first(self, blocked: dict[int, _Blocked], now: float) -> tuple[Rank, Ticket] | None:
+        """Find the ticket that should go next, over all lanes that are not blocked."""
+        best: tuple[Rank, Ticket] | None = None
+        for lane in self._room.lanes.values():
+            if lane.count and id(lane) not in blocked:
+                first = lane.first(now)
+                if first is not None and (best is None or first[0] < best[0]):
+                    best = first
+        return best
+
+    def too_late(self, ticket: Ticket, stations: tuple[str, ...], now: float) -> bool:
+        """Tell whether no endpoint would answer in time even if the call went out now."""
+        if ticket.deadline == inf or ticket.stream:
+            return False
+        room = ticket.deadline - now
+        return all(self._stations[name].forecast.seconds(ticket.cost.output) > room for name in stations)
+
+    def _shed(self, now: float) -> float:
+        """Give up, from time to time, what waits in vain; return when to look again."""
+        if now < self._shed_at:
+            return self._shed_at if self._late else inf
+        self._shed_at = now + SHED_EVERY
+        self._late = False
+        for lane in list(self._room.lanes.values()):
+            if not lane.count:
+                continue
+            service = min(self._stations[name].forecast.seconds(0.0) for name in lane.stations)
+            while (ticket := lane.hopeless(now, service)) is not None:
+                self._room.give_up(ticket, Kind.DEADLINE_UNREACHABLE)
+            self._late = self._late or lane.late(now)
+        return self._shed_at if self._late else inf
 
     def all_closed(self, stations: tuple[str, ...], now: float) -> bool:
         """Tell whether circuit or cool-down of every one of these endpoints is closed to us."""
@@ -119,9 +156,7 @@ class Admission:
             return float(ceil(self._room.count / self._rate * 10.0)) / 10.0
         return None
 
-    def _bind(
-        self, names: tuple[str, ...], ticket: Ticket, now: float
-    ) -> tuple[Station | None, float, list[Station]]:
+    def _bind(self, names: tuple[str, ...], ticket: Ticket, now: float) -> tuple[Station | None, float, list[Station]]:
         """Find a station for a ticket; else when to look again, and which stations are merely full."""
         at = inf
         free: list[Station] = []
@@ -185,12 +220,15 @@ class Admission:
 
     def _grant(self, ticket: Ticket, station: Station, now: float, notices: Notices) -> None:
         meter = station.meter(ticket.model) if station.meter is not None else None
+        lease = station.breaker.acquire(now)
+        if isinstance(lease, Refused):
+            raise RuntimeError(f"the circuit of {station.name} was ready and refused")  # noqa: TRY004 - not a caller's type
         ticket.move(now, "")
         ticket.permit = Permit(
             self._gate,
             station,
             station.limit.sent(now, stream=ticket.stream, prompt=ticket.cost.prompt),
-            station.breaker.acquire(now),
+            lease,
             None if meter is None else meter.take(ticket.cost, now),
             now=now,
             prompt=ticket.cost.prompt,

@@ -89,13 +89,15 @@ class Gate:
                 self._fail(ticket, Kind.CANCELLED if self._closed else Kind.NOT_FOUND)
             elif ticket.expires <= now:
                 self._fail(ticket, Kind.DEADLINE if ticket.expires >= ticket.deadline else Kind.QUEUE_TIMEOUT)
+            elif self._admission.too_late(ticket, ticket.stations, now):
+                self._fail(ticket, Kind.DEADLINE_UNREACHABLE)
             elif ticket.impatient and self._admission.all_closed(ticket.stations, now):
                 self._fail(ticket, Kind.CIRCUIT_OPEN)
             elif not self._admission.at_once(ticket, now, self._notices):
                 self._room.add(ticket, now)
                 self._pump(now)
                 if not ticket.returned:
-                    self._room.settle_bounds(ticket, now)
+                    self._room.settle_bounds(ticket)
             notices, keepers, at = self._release()
         self._flush(notices, keepers, at)
 

@@ -7,8 +7,14 @@ from collections import deque
 from collections.abc import Iterator
 from math import inf
 
+from llm_client.core.rate import Rate
 from llm_client.core.ticket import Ticket
 from llm_client.model import Priority
+
+# Seconds over which a line's comings and goings are averaged to foresee a wait.
+MEMORY = 2.0
+# A call is not given up before it has spent this share of its time: rates change.
+PATIENCE = 0.25
 
 Rank = tuple[int, int]  # effective class, place in line; the smaller goes first
 
@@ -24,13 +30,15 @@ class Line:
     when they are the majority, so every operation is amortised O(1), or O(log r) for r returned tickets.
     """
 
-    __slots__ = ("_back", "_count", "_hollow", "_queue", "_turn")
+    __slots__ = ("_back", "_count", "_hollow", "_queue", "_turn", "arrivals", "grants")
 
     def __init__(self) -> None:
         self._queue: deque[Entry] = deque()
         self._back: list[tuple[int, int, Entry]] = []
         self._count = 0
         self._hollow = 0
+        self.arrivals = Rate(MEMORY)
+        self.grants = Rate(MEMORY)
         self._turn = 0  # tells entries of one ticket apart: it may leave and come back
 
     def __len__(self) -> int:
@@ -137,13 +145,15 @@ class Lane:
         for line in self._lines.values():
             yield from line
 
-    def add(self, ticket: Ticket) -> None:
+    def add(self, ticket: Ticket, now: float) -> None:
         """Put a ticket into line at its place."""
         slot = (ticket.priority, ticket.urgent)
         line = self._lines.get(slot)
         if line is None:
             line = self._lines[slot] = Line()
         line.add(ticket)
+        if not ticket.returned:
+            line.arrivals.add(now)
         ticket.lane = self
         self.count += 1
         self.impatient += ticket.impatient
@@ -154,6 +164,36 @@ class Lane:
         ticket.lane = None
         self.count -= 1
         self.impatient -= ticket.impatient
+
+    def granted(self, ticket: Ticket, now: float) -> None:
+        """Count a ticket of this lane that goes now."""
+        self._lines[ticket.priority, ticket.urgent].grants.add(now)
+
+    def hopeless(self, now: float, service: float) -> Ticket | None:
+        """Return a ticket that will not be answered in time as things go; None when all may be.
+
+        Only an urgent line that serves its newest first gives anybody up: its oldest is the last in turn, and
+        gets there when those before it are gone, if more go than come. It is given up when that, and the
+        answer after it, would be too late, and not before it has spent a quarter of its time.
+        """
+        for (_, urgent), line in self._lines.items():
+            oldest = line.arrival() if urgent else None
+            if oldest is None or oldest.returned or now - oldest.arrived <= self.lifo_after:
+                continue
+            if now - oldest.arrived < PATIENCE * (oldest.deadline - oldest.arrived):
+                continue
+            clearing = line.grants.per_second(now) - line.arrivals.per_second(now)
+            wait = len(line) / clearing if clearing > 0.0 else inf
+            if now + wait + service > oldest.deadline:
+                return oldest
+        return None
+
+    def late(self, now: float) -> bool:
+        """Tell whether an urgent line serves its newest first."""
+        return any(
+            urgent and (head := line.arrival()) is not None and now - head.arrived > self.lifo_after
+            for (_, urgent), line in self._lines.items()
+        )
 
     def first(self, now: float) -> tuple[Rank, Ticket] | None:
         """Return the ticket that should go next and its rank against other lanes' tickets."""

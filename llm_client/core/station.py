@@ -10,6 +10,7 @@ from llm_client.core.breaker import Breaker
 from llm_client.core.bucket import BucketSet
 from llm_client.core.concurrency import Limit
 from llm_client.core.cooldown import CoolDown
+from llm_client.core.forecast import Forecast
 from llm_client.events import BreakerChanged
 
 # Half-life of the failure share that repels traffic from a replica which fails fast: long enough to
@@ -40,6 +41,7 @@ class Station:
     models: frozenset[str] | None = None
     meter: Callable[[str | None], BucketSet | None] | None = None
     draining: bool = False
+    forecast: Forecast = field(default_factory=Forecast)
     outstanding: int = 0
     _failing: float = field(default=0.0)
     _seen: float = field(default=0.0)

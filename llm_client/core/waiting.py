@@ -73,7 +73,7 @@ class WaitingRoom:
         elif self._absent.pop(ticket.seq, None) is None and ticket in self._hall:
             self._hall.remove(ticket)
 
-    def settle_bounds(self, ticket: Ticket, now: float) -> None:
+    def settle_bounds(self, ticket: Ticket) -> None:
         """Enforce the bounds after `ticket` came in and nobody could be served at once.
 
         The newest ticket of the lowest class strictly below the arrival makes room; where there is
@@ -142,7 +142,7 @@ class WaitingRoom:
         if lane is None:
             lane = Lane(key, stations, ageing=self.limits.ageing, lifo_after=self.limits.lifo_after)
             self.lanes[key] = lane
-        lane.add(ticket)
+        lane.add(ticket, now)
         self.count += 1
         self.bytes += ticket.size
 

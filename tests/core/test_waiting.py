@@ -7,7 +7,6 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from llm_client.core.lane import Lane, Line
 from llm_client.core.ticket import State, Ticket
 from llm_client.core.waiting import QueueLimits, WaitingRoom
@@ -48,7 +47,7 @@ def test_classes_are_strict_and_each_is_first_in_first_out():
     for seq, priority in enumerate([3, 1, 2, 1, 0, 3]):
         waiting.add(ticket(seq, Priority(priority)), 0.0)
 
-    assert [4, 1, 3, 2, 0, 5] == drain(waiting)
+    assert drain(waiting) == [4, 1, 3, 2, 0, 5]
 
 
 def test_a_returned_ticket_keeps_its_place():
@@ -61,7 +60,7 @@ def test_a_returned_ticket_keeps_its_place():
     tickets[0].returned = True
     waiting.add(tickets[0], 1.0)
 
-    assert [0, 1, 2] == drain(waiting, 1.0)
+    assert drain(waiting, 1.0) == [0, 1, 2]
 
 
 def test_a_ticket_that_comes_back_counts_once():
@@ -74,41 +73,41 @@ def test_a_ticket_that_comes_back_counts_once():
         line.discard(first)
         line.add(first)
 
-    assert 2 == len(line)
-    assert [1, 2] == sorted(each.seq for each in line)
+    assert len(line) == 2
+    assert sorted(each.seq for each in line) == [1, 2]
 
 
 def test_waiting_raises_the_class_up_to_high():
     """A low call that has aged two steps stands beside high ones, never above critical."""
     lane = Lane("k", ("a",), ageing=10.0, lifo_after=inf)
     old = ticket(1, Priority.LOW, arrived=0.0)
-    lane.add(old)
-    lane.add(ticket(2, Priority.HIGH, arrived=20.0))
+    lane.add(old, 0.0)
+    lane.add(ticket(2, Priority.HIGH, arrived=20.0), 0.0)
 
     assert old is lane.first(20.0)[1]
 
-    lane.add(ticket(3, Priority.CRITICAL, arrived=500.0))
+    lane.add(ticket(3, Priority.CRITICAL, arrived=500.0), 0.0)
 
-    assert 3 == lane.first(500.0)[1].seq
+    assert lane.first(500.0)[1].seq == 3
 
 
 def test_a_late_urgent_line_serves_its_newest():
     """Once the head of the urgent line is older than `lifo_after`, the newest can still be in time."""
     lane = Lane("k", ("a",), ageing=inf, lifo_after=2.0)
     for seq in range(3):
-        lane.add(ticket(seq, arrived=float(seq), deadline=seq + 30.0))
+        lane.add(ticket(seq, arrived=float(seq), deadline=seq + 30.0), 0.0)
 
-    assert 0 == lane.first(1.9)[1].seq
-    assert 2 == lane.first(2.1)[1].seq
+    assert lane.first(1.9)[1].seq == 0
+    assert lane.first(2.1)[1].seq == 2
 
 
 def test_patient_calls_stay_first_in_first_out():
     """Calls with minutes of deadline do not overtake each other."""
     lane = Lane("k", ("a",), ageing=inf, lifo_after=2.0)
     for seq in range(3):
-        lane.add(ticket(seq, arrived=0.0, deadline=600.0))
+        lane.add(ticket(seq, arrived=0.0, deadline=600.0), 0.0)
 
-    assert 0 == lane.first(100.0)[1].seq
+    assert lane.first(100.0)[1].seq == 0
 
 
 def test_a_full_queue_displaces_the_newest_of_the_lowest_class():
@@ -120,7 +119,7 @@ def test_a_full_queue_displaces_the_newest_of_the_lowest_class():
     waiting.add(urgent, 0.0)
     waiting.settle_bounds(urgent)
 
-    assert [(1, Kind.QUEUE_FULL)] == failed
+    assert failed == [(1, Kind.QUEUE_FULL)]
     assert State.WAITING is urgent.state
 
 
@@ -132,7 +131,7 @@ def test_an_arrival_without_anybody_below_is_refused():
     waiting.add(second, 0.0)
     waiting.settle_bounds(second)
 
-    assert [(1, Kind.QUEUE_FULL)] == failed
+    assert failed == [(1, Kind.QUEUE_FULL)]
 
 
 def test_the_bound_by_bytes_counts_bodies():
@@ -143,8 +142,8 @@ def test_the_bound_by_bytes_counts_bodies():
     waiting.add(second, 0.0)
     waiting.settle_bounds(second)
 
-    assert [(1, Kind.QUEUE_FULL)] == failed
-    assert 900 == waiting.bytes
+    assert failed == [(1, Kind.QUEUE_FULL)]
+    assert waiting.bytes == 900
 
 
 def test_overflow_wait_lets_producers_in_as_room_appears():
@@ -155,17 +154,17 @@ def test_overflow_wait_lets_producers_in_as_room_appears():
         waiting.add(each, 0.0)
         waiting.settle_bounds(each)
 
-    assert 1 == waiting.count
-    assert [] == failed
+    assert waiting.count == 1
+    assert failed == []
 
     waiting.advance(6.0)
 
-    assert [(2, Kind.DEADLINE)] == failed
+    assert failed == [(2, Kind.DEADLINE)]
 
     waiting.remove(tickets[0])
     waiting.advance(6.0)
 
-    assert [1] == [each.seq for lane in waiting.lanes.values() for each in lane]
+    assert [each.seq for lane in waiting.lanes.values() for each in lane] == [1]
 
 
 def test_a_barred_ticket_waits_outside_until_its_endpoint_opens():
@@ -175,13 +174,13 @@ def test_a_barred_ticket_waits_outside_until_its_endpoint_opens():
     barred.not_before["a"] = 5.0
     waiting.add(barred, 1.0)
 
-    assert (0, 1) == (waiting.count, waiting.delayed)
-    assert 5.0 == waiting.next_event()
+    assert (waiting.count, waiting.delayed) == (0, 1)
+    assert waiting.next_event() == 5.0
 
     waiting.advance(5.0)
 
-    assert (1, 0) == (waiting.count, waiting.delayed)
-    assert {"retry_after": 4.0} == barred.waited
+    assert (waiting.count, waiting.delayed) == (1, 0)
+    assert barred.waited == {"retry_after": 4.0}
 
 
 def test_a_ticket_barred_at_one_endpoint_stands_in_the_lane_of_the_other():
@@ -191,11 +190,11 @@ def test_a_ticket_barred_at_one_endpoint_stands_in_the_lane_of_the_other():
     barred.not_before["a"] = 5.0
     waiting.add(barred, 0.0)
 
-    assert ("b",) == barred.lane.stations
+    assert barred.lane.stations == ("b",)
 
     waiting.advance(5.0)
 
-    assert ("a", "b") == barred.lane.stations
+    assert barred.lane.stations == ("a", "b")
 
 
 def test_a_wait_bound_and_a_deadline_are_told_apart():
@@ -205,7 +204,7 @@ def test_a_wait_bound_and_a_deadline_are_told_apart():
     waiting.add(ticket(1, deadline=10.0), 0.0)
     waiting.advance(20.0)
 
-    assert [(0, Kind.QUEUE_TIMEOUT), (1, Kind.DEADLINE)] == failed
+    assert failed == [(0, Kind.QUEUE_TIMEOUT), (1, Kind.DEADLINE)]
 
 
 @given(st.data())
@@ -248,5 +247,5 @@ def test_memory_follows_the_living(operation):
         else:
             waiting.advance(seq + 1.0)
 
-    assert 200 > len(waiting._expiries._heap)
-    assert 200 > sum(len(line._queue) for lane in waiting.lanes.values() for line in lane._lines.values())
+    assert len(waiting._expiries._heap) < 200
+    assert sum(len(line._queue) for lane in waiting.lanes.values() for line in lane._lines.values()) < 200

@@ -1,0 +1,46 @@
+"""How soon an endpoint answers at best: what tells a call that can still be in time from one that cannot."""
+
+from __future__ import annotations
+
+from collections import deque
+
+# Fewer answers say too little to refuse a call on their word.
+ENOUGH = 8
+RECENT = 64
+# The quarter of answers that came soonest: a forecast that refuses calls must err on the hopeful side.
+HOPEFUL = 0.25
+
+
+class Forecast:
+    """Recent answer times of one endpoint. Guarded by its owner.
+
+    An answer time contains the server's own queueing and depends on the output's length: its lower quartile is
+    nearly free of the first, and a call that will write less than the usual is foreseen to take less in
+    proportion.
+    """
+
+    __slots__ = ("_best", "_recent", "_stale", "_usual")
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT)
+        self._best = 0.0
+        self._usual = 0.0
+        self._stale = 0
+
+    def note(self, seconds: float, output_tokens: float | None) -> None:
+        """Take in the answer time of a call that went well."""
+        self._recent.append((seconds, output_tokens or 0.0))
+        self._stale += 1
+
+    def seconds(self, output_tokens: float) -> float:
+        """Return seconds from send to the end of such an answer, hopefully; 0.0 while nothing is known."""
+        count = len(self._recent)
+        if count < ENOUGH:
+            return 0.0
+        if self._stale * 8 >= count:  # sorting sixty-four numbers per answer is not worth the last one
+            self._stale = 0
+            self._best = sorted(seconds for seconds, _ in self._recent)[int(count * HOPEFUL)]
+            self._usual = sorted(tokens for _, tokens in self._recent)[count // 2]
+        if self._usual > 0.0 and output_tokens < self._usual:
+            return self._best * output_tokens / self._usual
+        return self._best
