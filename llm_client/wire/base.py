@@ -79,6 +79,13 @@ class WireModel(BaseModel):
         extra="allow", defer_build=True, coerce_numbers_to_str=True, protected_namespaces=(), populate_by_name=True
     )
 
+    def __class_getitem__(cls, types: Any) -> type[Self]:
+        """Return the class itself: what an answer parses into is for type checkers.
+
+        pydantic would make a class, and its schema, for every argument, and keep both.
+        """
+        return cls
+
     def to_dict(self, *, mode: Literal["json", "python"] = "python", exclude_none: bool = False) -> dict[str, Any]:
         """Return the fields the server sent, under the server's names."""
         return self.model_dump(mode=mode, by_alias=True, exclude_unset=True, exclude_none=exclude_none)

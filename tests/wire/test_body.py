@@ -134,20 +134,22 @@ def test_what_has_no_json_form_is_refused_by_name(value, message):
 
 def test_a_conversation_may_grow_while_its_call_waits():
     """Appending to the caller's list does not change the body."""
-    messages = list(HELLO)
-    body = build_body({"messages": messages})
+    messages, stop = list(HELLO), ["a"]
+    body = build_body({"messages": messages, "stop": stop})
 
     messages.append({"role": "assistant", "content": "late"})
+    stop.append("b")
 
-    assert body["messages"] == HELLO
+    assert body == {"messages": HELLO, "stop": ["a"]}
 
 
 def test_the_callers_arguments_are_left_as_they_were():
     """Building a body writes nothing back."""
     messages = [{"role": "user", "content": [Part(text="a")], "name": UNSET}]
 
-    build_body({"messages": messages})
+    body = build_body({"messages": messages})
 
+    assert body == {"messages": [{"role": "user", "content": [{"text": "a"}]}]}
     assert [{"role": "user", "content": [Part(text="a")], "name": UNSET}] == messages
 
 

@@ -132,6 +132,12 @@ def test_classes_made_per_call_are_not_kept_for_ever():
     assert sum(made() is not None for made in seen) <= 130
 
 
+def test_type_arguments_make_no_classes():
+    """They are for type checkers; one class and one schema serve all."""
+    assert ChatCompletion[Person] is ChatCompletion
+    assert Response[Person] is Response
+
+
 def test_parsed_is_an_instance():
     """On the message, the completion, and typed."""
     done = parse_chat(completion('{"name": "A", "age": 3}'), Person)
