@@ -43,6 +43,7 @@ class Server(uvicorn.Server):
                 port=settings.port,
                 http=bound(settings.read_timeout),
                 ws="none",
+                lifespan="off",  # `startup` does its work; a forced end would log a cancelled one as an error
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -68,6 +69,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so."""
         self.loop = asyncio.get_running_loop()
+        self.parts.begin()
         await super().startup(sockets)
         if self.started:
             self._ready(self)
@@ -150,5 +152,7 @@ def running(settings: Settings, *, timeout: float = 10.0) -> Iterator[Server]:
     try:
         yield server
     finally:
+        if not server.loop.is_closed():
+            server.loop.call_soon_threadsafe(server.parts.door.evict)
         server.should_exit = server.force_exit = True
         thread.join(timeout)

@@ -41,7 +41,7 @@ def _overloaded(inside, simulate, *, stream=False, **settings):
         ("kong", 429, "API rate limit exceeded", {"retry-after": "1"}),
     ],
 )
-def test_overload_sounds_like_the_server_it_plays(inside, simulate, dialect, status, words, headers):
+def test_overload_sounds_like_the_server_it_plays(inside, simulate, dialect, status, words, headers):  # noqa: PLR0917 - columns
     """Status, words and headers; a hint only where that server gives one."""
     answer, ledger = _overloaded(inside, simulate, dialect=dialect)
 

@@ -5,6 +5,7 @@ import json
 import random
 import socket
 import time
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -106,7 +107,7 @@ def test_script_with_an_error_names_the_file(tmp_path, text):
     file = tmp_path / "faults.yaml"
     file.write_text(text)
 
-    with pytest.raises(SettingsError, match="faults.yaml"):
+    with pytest.raises(SettingsError, match=r"faults\.yaml"):
         script(file)
 
 
@@ -197,7 +198,7 @@ def test_stalled_stream_is_silent_and_goes_on(inside, simulate):
     """Two tokens, three seconds from when the third was due, the rest; comments if asked for."""
     got, _ = _stream(inside, simulate, "stall=2, stall_for=3")
     times = [when for when, part in got.parts if part]
-    assert max(b - a for a, b in zip(times, times[1:], strict=False)) == pytest.approx(3.1)
+    assert max(b - a for a, b in pairwise(times)) == pytest.approx(3.1)
     assert got.text == answer("hello", 5)
 
     got, _ = _stream(inside, simulate, "stall=2, stall_for=3, ping=1")
@@ -402,7 +403,7 @@ def _raw(server, fault, *, stream):
         ("hang,stall_for=50ms", True, "end", False, 0),
     ],
 )
-def test_connections_break_the_way_they_should(serve, fault, stream, end, head, tokens):
+def test_connections_break_the_way_they_should(serve, fault, stream, end, head, tokens):  # noqa: PLR0917 - columns
     """A reset is a TCP reset, a cut is a close without the end of the body; the books say failed."""
     server = serve(seconds=0.0)
     data, how = _raw(server, fault, stream=stream)

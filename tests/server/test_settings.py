@@ -18,8 +18,10 @@ def test_command_line_beats_environment_beats_default():
 
 def test_every_kind_of_option_is_read():
     """Times, rates, switches, lists, words for nothing."""
-    argv = "--seconds 200ms --queue unbounded --retry-after 2s --key-requests 10/s --strict-models --models a,b --thresholds on"
-    settings = from_sources(argv.split(), {"LLM_SERVER_API_KEYS": "k1,k2", "LLM_SERVER_ADMIN": "on"})
+    argv = "--seconds 200ms --queue unbounded --retry-after 2s --key-requests 10/s --strict-models --models a,b"
+    settings = from_sources(
+        [*argv.split(), "--thresholds", "on"], {"LLM_SERVER_API_KEYS": "k1,k2", "LLM_SERVER_ADMIN": "on"}
+    )
 
     assert settings.seconds == 0.2
     assert settings.bound is None
