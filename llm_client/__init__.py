@@ -8,7 +8,7 @@ from llm_client._version import __version__
 from llm_client.client.aio import AsyncClient
 from llm_client.client.stream import AsyncStream, Stream
 from llm_client.client.sync import Client
-from llm_client.compose.host import http_client, transport
+from llm_client.compose.dropin import http_client, transport
 from llm_client.compose.pool import Pool
 from llm_client.compose.scope import scope
 from llm_client.errors import (

@@ -106,9 +106,7 @@ def one(shape: Shape, client: str, *, stream: bool) -> Run:
         told = json.loads(done.stdout)
         stats = server.stats(log=10 * shape.calls)
         early = early_retries(stats["log"], shape.retry_after or 0)
-        return Run(
-            client, told["answered"], told["makespan"], stats["arrived"], early, told["cpu"], told["errors"]
-        )
+        return Run(client, told["answered"], told["makespan"], stats["arrived"], early, told["cpu"], told["errors"])
 
 
 def early_retries(log: Sequence[dict[str, Any]], retry_after: float) -> int:

@@ -73,7 +73,7 @@ async def _dropin(
 
     from llm_client import Pool, http_client
 
-    family: Any = "httpx2" if int(openai.__version__.split(".", 1)[0]) >= 3 else "httpx"  # noqa: PLR2004 - its first on httpx2
+    family: Any = "httpx2" if int(openai.__version__.split(".", 1)[0]) >= 3 else "httpx"
     shared = Pool(base_url=spec["url"] + "/v1", pool=pool)
     ask, close = await _openai(spec, http_client(shared, family=family, asynchronous=True))
 

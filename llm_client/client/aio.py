@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, overload
 
-from llm_client.client.resources import ask_chat
 from llm_client.client.settings import Settings, settings
 from llm_client.client.stream import AsyncStream
 from llm_client.compose.pool import Pool
 from llm_client.model import UNSET
-from llm_client.wire.chat_answers import ChatCompletion, ChatCompletionChunk
-from llm_client.wire.chat_params import ChatCall
+
+if TYPE_CHECKING:
+    from llm_client.wire.chat_answers import ChatCompletion, ChatCompletionChunk
+    from llm_client.wire.chat_params import ChatCall
 
 
 class AsyncCompletions:
@@ -22,7 +23,9 @@ class AsyncCompletions:
         self._settings = view
 
     @overload
-    async def create(self, *, stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]) -> ChatCompletion[Any]: ...
+    async def create(
+        self, *, stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]
+    ) -> ChatCompletion[Any]: ...
 
     @overload
     async def create(
@@ -41,13 +44,15 @@ class AsyncCompletions:
             LLMClientError: see `llm_client.errors`.
             TypeError: an unknown argument.
         """
+        from llm_client.client.resources import ask_chat  # noqa: PLC0415 - importing the package stays light
+
         if stream is not None:
             arguments["stream"] = stream
         asked = ask_chat(self._settings, arguments)
         pool = self._settings.pool
         reply = await pool.arun(asked.call, self._settings.plan)
         if asked.call.stream:
-            return AsyncStream(reply, pool.async_driver(), asked.chunk, asked.final)
+            return AsyncStream(reply, pool.works.async_driver(), asked.chunk, asked.final)
         return asked.read(reply)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from llm_client.client.settings import Settings
 from llm_client.compose.calls import make_call
@@ -47,7 +47,7 @@ def ask_chat(settings: Settings, arguments: Mapping[str, Any]) -> Asked[ChatComp
     """
     options, fields = split_options(arguments)
     shape = fields.get("response_format")
-    body = chat.build_body(_named(settings, fields), options.get("extra_body"))
+    body = chat.build_body(cast("chat.ChatParams", _named(settings, fields)), options.get("extra_body"))
 
     def parsed(answer: ChatCompletion[Any]) -> ChatCompletion[Any]:
         return parse_chat(answer, shape) if isinstance(shape, type) else answer

@@ -7,12 +7,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from llm_client.compose.pool import Pool
 from llm_client.errors import ConfigError
-from llm_client.flow.plan import Plan
 from llm_client.model import UNSET
+
+if TYPE_CHECKING:
+    from llm_client.flow.plan import Plan
 
 # openai-python's arguments that have another place here.
 _ELSEWHERE: Final = {

@@ -5,29 +5,35 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from llm_client.drivers.aio import AsyncBody, AsyncDriver
-from llm_client.drivers.sync import SyncBody, SyncDriver
-from llm_client.flow.run import Reply
 from llm_client.model import Meta
-from llm_client.wire.base import Answer, WireModel
-from llm_client.wire.stream import Chunk, StreamReader
 
-C = TypeVar("C", bound=WireModel)
-A = TypeVar("A", bound=Answer)
+if TYPE_CHECKING:
+    from llm_client.drivers.aio import AsyncDriver
+    from llm_client.drivers.sync import SyncDriver
+    from llm_client.flow.run import Reply
+    from llm_client.wire.base import Answer, WireModel
+    from llm_client.wire.stream import Chunk, StreamReader
+
+C = TypeVar("C", bound="WireModel")
+A = TypeVar("A", bound="Answer")
 
 
 class _Stream(Generic[C, A]):
     """What both colours share."""
 
-    def __init__(self, reply: Reply, chunk: Callable[[dict[str, Any]], C], final: Callable[[dict[str, Any]], A]) -> None:
+    def __init__(
+        self, reply: Reply, chunk: Callable[[dict[str, Any]], C], final: Callable[[dict[str, Any]], A]
+    ) -> None:
         self._reply = reply
         self._chunk = chunk
         self._final = final
         self._reader: StreamReader | None = reply.delivery.reader if reply.delivery is not None else None
         self._early: deque[Chunk] = deque()
         if reply.delivery is None:
+            from llm_client.wire.stream import StreamReader  # noqa: PLC0415 - importing the package stays light
+
             reader = StreamReader(
                 reply.run.call.route,
                 content_type=reply.headers.get("content-type", ""),
@@ -68,6 +74,8 @@ class Stream(_Stream[C, A]):
         chunk: Callable[[dict[str, Any]], C],
         final: Callable[[dict[str, Any]], A],
     ) -> None:
+        from llm_client.drivers.sync import SyncBody  # noqa: PLC0415 - importing the package stays light
+
         super().__init__(reply, chunk, final)
         self._body = SyncBody(reply.delivery, driver) if reply.delivery is not None else None
 
@@ -129,6 +137,8 @@ class AsyncStream(_Stream[C, A]):
         chunk: Callable[[dict[str, Any]], C],
         final: Callable[[dict[str, Any]], A],
     ) -> None:
+        from llm_client.drivers.aio import AsyncBody  # noqa: PLC0415 - importing the package stays light
+
         super().__init__(reply, chunk, final)
         self._body = AsyncBody(reply.delivery, driver) if reply.delivery is not None else None
 

@@ -82,7 +82,7 @@ def make_call(
         arrived=now,
         deadline=None if until == inf else until,
         deadline_covers=plan.deadline_covers,
-        cost=pool.estimate(model or plan.model, size or Size(), max_tokens, generates=route in PEEKED),
+        cost=pool.works.estimate(model or plan.model, size or Size(), max_tokens, generates=route in PEEKED),
         measured=size,
         max_tokens=max_tokens,
         tenant=tenant if tenant is not None else scope.tenant,

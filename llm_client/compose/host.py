@@ -1,11 +1,10 @@
-"""The drop-in: the same protection for an SDK that is in place already, through its HTTP client."""
+"""Carries the requests of a foreign HTTP client out through a pool, and answers in its terms."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from llm_client.compose.calls import make_call
 from llm_client.compose.pool import Pool
@@ -15,12 +14,11 @@ from llm_client.drivers.sync import SyncBody
 from llm_client.errors import ConfigError, LLMClientError
 from llm_client.flow.run import Reply
 from llm_client.model import UNSET, Call, Request
-from llm_client.transport.family import load
-from llm_client.transport.host import Answered, async_transport, sync_transport
+from llm_client.transport.host import Answered
 from llm_client.transport.refusal import end_to_end, refusal
 from llm_client.wire import OTHER, route_of
-from llm_client.wire.problem import decode_json
 from llm_client.wire.measure import max_output
+from llm_client.wire.problem import decode_json
 
 # Read time-outs that libraries set by themselves: httpx 5 s, openai 600 s. They are nobody's wish.
 _DEFAULT_TIMEOUTS: Final = frozenset({5.0, 600.0})
@@ -30,53 +28,7 @@ _DROPPED: Final = frozenset(
 )
 
 
-def transport(
-    source: Pool | str | os.PathLike[str] | None = None,
-    profile: str = "default",
-    *,
-    family: Literal["httpx", "httpx2"] = "httpx",
-    asynchronous: bool = False,
-) -> Any:
-    """Make a transport that carries every request of an HTTP client out through a pool.
-
-    The request's path decides its route; its host does not matter: the pool's endpoints are used. A request
-    may carry `x-llm-client-priority`, `x-llm-client-deadline` (seconds) and `x-llm-client-tenant`, which are
-    read and not sent on. Where an endpoint has a key of its own, the caller's authorisation is not sent.
-
-    Args:
-        source: a `Pool`, a profile file, or None for the file that LLM_CLIENT_PROFILES names.
-        profile: the profile whose view is taken.
-        family: the HTTP library of the caller: openai 3 and later use httpx2, earlier ones httpx.
-        asynchronous: for the library's asynchronous client.
-
-    Raises:
-        ConfigError: no such profile, or the library is not installed.
-    """
-    pool = source if isinstance(source, Pool) else Pool.load(source)
-    host = _Host(pool, profile)
-    library = load(family)
-    return async_transport(library, host.handle_async) if asynchronous else sync_transport(library, host.handle)
-
-
-def http_client(
-    source: Pool | str | os.PathLike[str] | None = None,
-    profile: str = "default",
-    *,
-    family: Literal["httpx", "httpx2"] = "httpx",
-    asynchronous: bool = False,
-) -> Any:
-    """Make an HTTP client to hand to an SDK: `OpenAI(http_client=http_client(pool))`. See `transport`.
-
-    It has no time-out of its own: the profile's deadline bounds a call, and so does the SDK's read time-out
-    when its user set one.
-    """
-    library = load(family)
-    made = transport(source, profile, family=family, asynchronous=asynchronous)
-    kind = library.async_client if asynchronous else library.client
-    return kind(transport=made, timeout=None)
-
-
-class _Host:
+class Host:
     """Carries the requests of one foreign client out."""
 
     def __init__(self, pool: Pool, profile: str) -> None:
@@ -89,7 +41,7 @@ class _Host:
             reply = self._pool.run(call, self._plan)
         except LLMClientError as error:
             return Answered(*refusal(error))
-        pieces = None if reply.delivery is None else SyncBody(reply.delivery, self._pool.sync_driver())
+        pieces = None if reply.delivery is None else SyncBody(reply.delivery, self._pool.works.sync_driver())
         return _answered(reply, pieces)
 
     async def handle_async(self, request: Any) -> Answered:
@@ -98,7 +50,7 @@ class _Host:
             reply = await self._pool.arun(call, self._plan)
         except LLMClientError as error:
             return Answered(*refusal(error))
-        pieces = None if reply.delivery is None else AsyncBody(reply.delivery, self._pool.async_driver())
+        pieces = None if reply.delivery is None else AsyncBody(reply.delivery, self._pool.works.async_driver())
         return _answered(reply, pieces)
 
     def _call(self, request: Any, body: bytes) -> Call:

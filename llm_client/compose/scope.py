@@ -22,7 +22,7 @@ class Scope:
     tenant: str | None = None
 
 
-_current: ContextVar[Scope] = ContextVar("llm_client_scope", default=Scope())
+_current: ContextVar[Scope] = ContextVar("llm_client_scope", default=Scope())  # noqa: B039 - frozen
 
 
 def current_scope() -> Scope:

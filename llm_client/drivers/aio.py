@@ -69,7 +69,11 @@ class AsyncDriver:
                 try:
                     if type(effect) is Send:
                         value = exchange = await self._transport.send(
-                            effect.request, until=effect.until, connect=effect.connect, clock=self._clock, fresh=effect.fresh
+                            effect.request,
+                            until=effect.until,
+                            connect=effect.connect,
+                            clock=self._clock,
+                            fresh=effect.fresh,
                         )
                     else:
                         value = await self._perform(effect)

@@ -80,7 +80,11 @@ class SyncDriver:
                 try:
                     if type(effect) is Send:
                         value = exchange = self._transport.send(
-                            effect.request, until=effect.until, connect=effect.connect, clock=self._clock, fresh=effect.fresh
+                            effect.request,
+                            until=effect.until,
+                            connect=effect.connect,
+                            clock=self._clock,
+                            fresh=effect.fresh,
                         )
                     else:
                         value = self._perform(effect)

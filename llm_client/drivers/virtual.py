@@ -29,7 +29,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._seq = count()
 
     def monotonic(self) -> float:
@@ -40,7 +40,7 @@ class World:
         """Seconds of a wall clock that started at a fixed instant."""
         return EPOCH + self.now
 
-    def at(self, when: float, act: Callable[..., None], *args: Any) -> None:
+    def at(self, when: float, act: Callable[..., object], *args: Any) -> None:
         """Let something happen at `when`, or now if that is past; inf is never."""
         if when != inf:
             heapq.heappush(self._heap, (max(when, self.now), next(self._seq), act, args))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llm_client.core.breaker import circuit_open_error
 from llm_client.core.permit import Permit
 from llm_client.core.ticket import State, Ticket
 from llm_client.errors import (
@@ -14,12 +15,10 @@ from llm_client.errors import (
     QueueTimeoutError,
     RateLimitedLocallyError,
 )
-from llm_client.core.breaker import circuit_open_error
 from llm_client.events import CallGranted, CallQueued
 from llm_client.flow.effects import Flow, Park
 from llm_client.flow.run import Run
 from llm_client.model import Kind
-
 
 # A wait that operators want to know of, whether anybody counts the short ones or not.
 LONG_WAIT = 1.0
@@ -80,7 +79,9 @@ def _rejection(run: Run, ticket: Ticket) -> LLMClientError:
             message = f"no endpoint was free within queue.max_wait ({waited:.3g} s){hint}"
             error = QueueTimeoutError(message, retry_after=ticket.retry_after)
         case Kind.CIRCUIT_OPEN:
-            error = circuit_open_error(f"the circuit of every endpoint ({names}) is open{hint}", retry_after=ticket.retry_after)
+            error = circuit_open_error(
+                f"the circuit of every endpoint ({names}) is open{hint}", retry_after=ticket.retry_after
+            )
         case Kind.DEADLINE_UNREACHABLE:
             error = DeadlineUnreachableError(f"the answer cannot come before the deadline{hint}")
         case Kind.RATE_LIMITED_LOCALLY:

@@ -219,9 +219,7 @@ def _whole(run: Run, reading: _Reading) -> bytes:
     return json.dumps(reader.assemble(), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _error(
-    run: Run, permit: Permit, outcome: Outcome, exchange: Exchange | None, reading: _Reading
-) -> LLMClientError:
+def _error(run: Run, permit: Permit, outcome: Outcome, exchange: Exchange | None, reading: _Reading) -> LLMClientError:
     partial = reading.reader.text if reading.reader is not None else ""
     return to_error(
         outcome,

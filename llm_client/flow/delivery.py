@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from math import inf
 
+from llm_client.core.permit import Permit
 from llm_client.errors import DeadlineExceededError, LLMClientError
 from llm_client.events import FirstContent
 from llm_client.flow.effects import Exchange, Fault, FaultKind
 from llm_client.flow.run import Run
-from llm_client.core.permit import Permit
 from llm_client.model import OK, Headers, Kind, Outcome
 from llm_client.wire.classify import of_fault
 from llm_client.wire.failure import to_error
@@ -167,5 +167,7 @@ def announce(run: Run, permit: Permit, started: float) -> None:
     run.first_token = now - started
     if run.services.listening:
         run.services.emit(
-            FirstContent(at=now, call=run.call.id, profile=run.plan.name, endpoint=permit.endpoint, elapsed=now - started)
+            FirstContent(
+                at=now, call=run.call.id, profile=run.plan.name, endpoint=permit.endpoint, elapsed=now - started
+            )
         )

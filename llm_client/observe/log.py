@@ -1,4 +1,4 @@
-"""The logger `llm_client`: one line for what an operator would want to know, none for ordinary work."""
+"""The logger `llm_client`, silent unless asked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ import os
 import sys
 from typing import Final
 
-from llm_client.events import BreakerChanged, CallGranted, CoolDownStarted, Event, FallbackUsed
-
 logger: Final = logging.getLogger("llm_client")
 
-# A shorter wait is what queues are for.
-LONG_WAIT: Final = 1.0
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -34,20 +30,3 @@ def install() -> None:
     logger.setLevel(_LEVELS[wish])
     # A handler of our own and the root's would say everything twice.
     logger.propagate = False
-
-
-def log_event(event: Event) -> None:
-    """Write an event that matters: a circuit's change, a cool-down, a long wait with its cause, a fallback."""
-    match event:
-        case BreakerChanged(endpoint=endpoint, old=old, new=new, until=until, reason=reason, at=at):
-            level = logging.WARNING if new == "open" else logging.INFO
-            end = "" if until is None else f" for {until - at:.3g} s"
-            logger.log(level, "circuit of %s: %s -> %s%s (%s)", endpoint, old, new, end, reason)
-        case CoolDownStarted(endpoint=endpoint, until=until, reason=reason, at=at):
-            logger.info("%s is left alone for %.3g s (%s)", endpoint, until - at, reason)
-        case CallGranted(endpoint=endpoint, waited=waited, cause=cause) if waited > LONG_WAIT:
-            logger.info("a call waited %.3g s for %s (%s)", waited, endpoint, cause)
-        case FallbackUsed(kind=kind, reason=reason):
-            logger.info("answered by fallback %s (%s)", kind, reason)
-        case _:
-            pass
