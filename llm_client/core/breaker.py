@@ -35,6 +35,10 @@ __all__ = [
 
 # A probe may be slow without being lost: a lease that was lost in vain doubles, at most to this.
 _LONGEST_LEASE: Final = 3600.0
+# Refusals lengthen the open time up to its fourth step (eight times the first). The server works, perhaps for others:
+# a client that came back once a minute would never find the slot that they leave.
+_REFUSED_TRIPS: Final = 4
+_REFUSED: Final = "refused with nothing in flight"
 
 
 class Breaker:
@@ -164,7 +168,7 @@ class Breaker:
         else:
             reason = self._read_call(now, verdict, slow=slow, guarded=guarded)
         if not reason and lonely and self._refused >= (self.config.failures or inf):
-            reason = "refused with nothing in flight"
+            reason = _REFUSED
         if reason and self._mode is None:
             self._trip(now, reason, retry_after)
 
@@ -248,7 +252,8 @@ class Breaker:
         config = self.config
         if self.state == "closed" and now - self._closed_at >= config.settled_after:
             self._trips = 0
-        self._trips += 1
+        if reason != _REFUSED or self._trips < _REFUSED_TRIPS:
+            self._trips += 1
         wait = min(config.open_cap, config.open_base * 2.0 ** min(self._trips - 1, 64))
         if config.open_base < config.open_cap:
             wait = wait / 2.0 + self._rng.uniform(0.0, wait / 2.0)

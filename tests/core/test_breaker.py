@@ -288,6 +288,34 @@ def test_a_server_that_only_refuses_opens_again_at_the_first_lonely_probe():
     assert breaker.until == 2.0
 
 
+def test_refusals_never_silence_a_client_for_a_minute():
+    """A full server works for others: we come back every few seconds, to find the slot that they leave."""
+    circuit, now, waits = make(open_base=0.5, open_cap=60.0), 0.0, []
+    for _ in range(20):
+        while circuit.state != "open":
+            circuit.settle(circuit.acquire(now), now, "neutral", lonely=True)
+        waits.append(circuit.until - now)
+        now = circuit.until
+        circuit.settle(circuit.acquire(now), now, "neutral", lonely=True)
+
+    assert max(waits) <= 4.0
+    assert min(waits[4:]) >= 2.0
+
+    fail(circuit, circuit.until)
+    assert circuit.until - now > 4.0
+
+
+def test_the_defaults_are_those_of_the_built_in_profile():
+    """A changed default is a changed promise: here it is said twice."""
+    config = BreakerConfig()
+
+    assert (config.enabled, config.failures, config.failure_rate, config.window) == (True, 5, 0.5, 30.0)
+    assert (config.open_base, config.open_cap, config.probes, config.successes) == (0.5, 60.0, 2, 2)
+    assert (config.minimum, config.slow_rate, config.slow_first_token, config.counts) == (10, 0.8, None, FAILURES)
+    assert (config.liveness, config.lease, config.settled_after, config.retry_after_cap) == (2.0, 30.0, 60.0, 120.0)
+    assert BreakerConfig(failure_rate=1.0, slow_rate=1.0).failure_rate == 1.0
+
+
 def test_a_stream_that_breaks_after_acceptance_is_a_failure_of_its_own():
     """Accepted at its first content, cut later: one success and one failure, told at most once."""
     breaker = make(failures=None)
