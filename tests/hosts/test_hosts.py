@@ -9,9 +9,17 @@ pytestmark = pytest.mark.hosts
 
 ROOT = Path(__file__).parents[2]
 HOSTS = {
-    "new": ["smoke_openai.py", "smoke_readme.py", "smoke_langchain.py", "smoke_litellm.py", "smoke_pydantic_ai.py"],
+    "new": [
+        "smoke_openai.py",
+        "smoke_readme.py",
+        "smoke_langchain.py",
+        "smoke_litellm.py",
+        "smoke_pydantic_ai.py",
+        "smoke_bounds.py",
+    ],
     "mid": ["smoke_instructor.py"],
     "old": ["smoke_openai.py", "smoke_llama_index.py"],
+    "lowest": ["smoke_bounds.py", "smoke_lowest.py"],
 }
 
 
