@@ -16,7 +16,7 @@ from typing import Any
 Ask = Callable[[int], Awaitable[None]]
 
 
-def _messages(number: int) -> list[dict[str, str]]:
+def _messages(number: int) -> Any:
     """A body of its own for every call, so that an early repetition can be told from another call."""
     return [{"role": "user", "content": f"Call number {number}: say something."}]
 
@@ -47,14 +47,14 @@ async def _oracle(spec: dict[str, Any]) -> tuple[Ask, Callable[[], Awaitable[Non
 async def _openai(
     spec: dict[str, Any], http_client: Any = None, retries: int = 2
 ) -> tuple[Ask, Callable[[], Awaitable[None]]]:
-    import openai
+    import openai  # type: ignore[import-not-found,unused-ignore]  # only where a benchmark is run against it
 
     client = openai.AsyncOpenAI(
         base_url=spec["url"] + "/v1", api_key="none", max_retries=retries, http_client=http_client
     )
 
     async def ask(number: int) -> None:
-        messages: Any = _messages(number)
+        messages = _messages(number)
         if spec["stream"]:
             async for _ in await client.chat.completions.create(
                 model="reference", messages=messages, max_tokens=4, stream=True
@@ -69,7 +69,7 @@ async def _openai(
 async def _dropin(
     spec: dict[str, Any], pool: dict[str, Any] | None = None
 ) -> tuple[Ask, Callable[[], Awaitable[None]]]:
-    import openai
+    import openai  # type: ignore[import-not-found,unused-ignore]  # as above
 
     from llm_client import Pool, http_client
 

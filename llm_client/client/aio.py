@@ -4,63 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
 
+from llm_client.client.aio_routes import (
+    AsyncAudio,
+    AsyncChat,
+    AsyncEmbeddings,
+    AsyncModels,
+    AsyncResponses,
+    AsyncRoute,
+    AsyncTextCompletions,
+)
 from llm_client.client.settings import Settings, settings
-from llm_client.client.stream import AsyncStream
 from llm_client.compose.pool import Pool
 from llm_client.model import UNSET
 
 if TYPE_CHECKING:
-    from llm_client.wire.chat_answers import ChatCompletion, ChatCompletionChunk
-    from llm_client.wire.chat_params import ChatCall
-
-
-class AsyncCompletions:
-    """`client.chat.completions`."""
-
-    def __init__(self, view: Settings) -> None:
-        self._settings = view
-
-    @overload
-    async def create(
-        self, *, stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]
-    ) -> ChatCompletion[Any]: ...
-
-    @overload
-    async def create(
-        self, *, stream: Literal[True], **arguments: Unpack[ChatCall]
-    ) -> AsyncStream[ChatCompletionChunk, ChatCompletion[Any]]: ...
-
-    async def create(
-        self, *, stream: bool | None = None, **arguments: Any
-    ) -> ChatCompletion[Any] | AsyncStream[ChatCompletionChunk, ChatCompletion[Any]]:
-        """Ask for a chat completion.
-
-        Takes OpenAI's arguments, the sampling extras of vLLM and SGLang, and per call `priority`, `deadline`
-        (seconds; `timeout` is its alias), `fallback`, `tenant`, `extra_body`, `extra_headers`, `extra_query`.
-
-        Raises:
-            LLMClientError: see `llm_client.errors`.
-            TypeError: an unknown argument.
-        """
-        from llm_client.client.resources import ask_chat  # noqa: PLC0415 - importing the package stays light
-
-        if stream is not None:
-            arguments["stream"] = stream
-        asked = ask_chat(self._settings, arguments)
-        pool = self._settings.pool
-        reply = await pool.arun(asked.call, self._settings.plan)
-        if asked.call.stream:
-            return AsyncStream(reply, pool.works.async_driver(), asked.chunk, asked.final)
-        return asked.read(reply)
-
-
-class AsyncChat:
-    """`client.chat`."""
-
-    def __init__(self, view: Settings) -> None:
-        self.completions = AsyncCompletions(view)
+    from llm_client.client.resources import Health
+    from llm_client.wire.base import CallOptions
+    from llm_client.wire.ranking import RerankCall, RerankResponse, ScoreCall, ScoreResponse
+    from llm_client.wire.tokenize import DetokenizeCall, DetokenizeResponse, TokenizeCall, TokenizeResponse
 
 
 class AsyncClient:
@@ -116,7 +79,13 @@ class AsyncClient:
 
     def _bind(self, view: Settings) -> None:
         self._settings = view
+        self._route = AsyncRoute(view)
         self.chat = AsyncChat(view)
+        self.completions = AsyncTextCompletions(view)
+        self.responses = AsyncResponses(view)
+        self.embeddings = AsyncEmbeddings(view)
+        self.models = AsyncModels(view)
+        self.audio = AsyncAudio(view)
 
     @property
     def pool(self) -> Pool:
@@ -128,6 +97,36 @@ class AsyncClient:
         other = object.__new__(type(self))
         other._bind(self._settings.changed(**options))
         return other
+
+    async def rerank(self, **arguments: Unpack[RerankCall]) -> RerankResponse:
+        """Rank documents by their relevance to a query (vLLM, SGLang, TEI, Jina and Cohere form). Raises as `chat.completions.create`."""
+        from llm_client.client.resources import ask_rerank  # noqa: PLC0415 - a light import
+
+        return cast("RerankResponse", await self._route._send(ask_rerank(self._settings, arguments)))  # noqa: SLF001 - one room
+
+    async def score(self, **arguments: Unpack[ScoreCall]) -> ScoreResponse:
+        """Score pairs of texts (vLLM). Raises as `chat.completions.create`."""
+        from llm_client.client.resources import ask_score  # noqa: PLC0415 - a light import
+
+        return cast("ScoreResponse", await self._route._send(ask_score(self._settings, arguments)))  # noqa: SLF001 - one room
+
+    async def tokenize(self, **arguments: Unpack[TokenizeCall]) -> TokenizeResponse:
+        """Turn a prompt or a conversation into token numbers (vLLM, llama.cpp). Raises as `chat.completions.create`."""
+        from llm_client.client.resources import ask_tokenize  # noqa: PLC0415 - a light import
+
+        return cast("TokenizeResponse", await self._route._send(ask_tokenize(self._settings, arguments)))  # noqa: SLF001 - one room
+
+    async def detokenize(self, **arguments: Unpack[DetokenizeCall]) -> DetokenizeResponse:
+        """Turn token numbers into text. Raises as `chat.completions.create`."""
+        from llm_client.client.resources import ask_detokenize  # noqa: PLC0415 - a light import
+
+        return cast("DetokenizeResponse", await self._route._send(ask_detokenize(self._settings, arguments)))  # noqa: SLF001 - one room
+
+    async def health(self, **options: Unpack[CallOptions]) -> Health:
+        """Ask whether a server of the pool is well. Raises what the server's health route says otherwise."""
+        from llm_client.client.resources import ask_health  # noqa: PLC0415 - a light import
+
+        return cast("Health", await self._route._send(ask_health(self._settings, options)))  # noqa: SLF001 - one room
 
     async def close(self) -> None:
         """Close the pool, if this client made it. Idempotent."""

@@ -32,7 +32,7 @@ class _Stream(Generic[C, A]):
         self._reader: StreamReader | None = reply.delivery.reader if reply.delivery is not None else None
         self._early: deque[Chunk] = deque()
         if reply.delivery is None:
-            from llm_client.wire.stream import StreamReader  # noqa: PLC0415 - importing the package stays light
+            from llm_client.wire.stream import StreamReader  # noqa: PLC0415 - a light import
 
             reader = StreamReader(
                 reply.run.call.route,
@@ -74,7 +74,7 @@ class Stream(_Stream[C, A]):
         chunk: Callable[[dict[str, Any]], C],
         final: Callable[[dict[str, Any]], A],
     ) -> None:
-        from llm_client.drivers.sync import SyncBody  # noqa: PLC0415 - importing the package stays light
+        from llm_client.drivers.sync import SyncBody  # noqa: PLC0415 - a light import
 
         super().__init__(reply, chunk, final)
         self._body = SyncBody(reply.delivery, driver) if reply.delivery is not None else None
@@ -137,7 +137,7 @@ class AsyncStream(_Stream[C, A]):
         chunk: Callable[[dict[str, Any]], C],
         final: Callable[[dict[str, Any]], A],
     ) -> None:
-        from llm_client.drivers.aio import AsyncBody  # noqa: PLC0415 - importing the package stays light
+        from llm_client.drivers.aio import AsyncBody  # noqa: PLC0415 - a light import
 
         super().__init__(reply, chunk, final)
         self._body = AsyncBody(reply.delivery, driver) if reply.delivery is not None else None

@@ -30,7 +30,7 @@ def transport(
     Raises:
         ConfigError: no such profile, or the library is not installed.
     """
-    from llm_client.compose.host import Host  # noqa: PLC0415 - importing the package stays light
+    from llm_client.compose.host import Host  # noqa: PLC0415 - a light import
     from llm_client.transport.family import load  # noqa: PLC0415 - as above
     from llm_client.transport.host import async_transport, sync_transport  # noqa: PLC0415 - as above
 
@@ -51,7 +51,7 @@ def http_client(
     It has no time-out of its own: the profile's deadline bounds a call, and so does the SDK's read time-out
     when its user set one.
     """
-    from llm_client.transport.family import load  # noqa: PLC0415 - importing the package stays light
+    from llm_client.transport.family import load  # noqa: PLC0415 - a light import
 
     library = load(family)
     made = transport(source, profile, family=family, asynchronous=asynchronous)

@@ -112,7 +112,7 @@ def _relative(path: str) -> str:
     if route_of(path) != OTHER:
         return path.rsplit("/", 1)[1]
     _, found, rest = path.partition("/v1/")
-    return rest if found else path.lstrip("/")
+    return rest if found else path
 
 
 def _priority(text: str | None) -> Any:

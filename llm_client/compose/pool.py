@@ -58,7 +58,7 @@ class Pool:
         clock: Clock | None = None,
         seed: int | None = None,
     ) -> None:
-        from llm_client.compose.works import Works  # noqa: PLC0415 - importing the package stays light
+        from llm_client.compose.works import Works  # noqa: PLC0415 - a light import
         from llm_client.profiles import load as profiles  # noqa: PLC0415 - as above
 
         if file is None:
@@ -88,7 +88,7 @@ class Pool:
         Raises:
             ConfigError: with file, line, key path and what was expected.
         """
-        from llm_client.profiles import load as profiles  # noqa: PLC0415 - importing the package stays light
+        from llm_client.profiles import load as profiles  # noqa: PLC0415 - a light import
 
         found = path or os.environ.get("LLM_CLIENT_PROFILES")
         if not found:

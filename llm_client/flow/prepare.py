@@ -38,15 +38,23 @@ def prepare(call: Call, target: Target, attempt: int, token: str | None = None) 
     headers = [(name, value) for name, value in own if name.lower() not in given]
     headers += call.request.headers
     headers.append(("x-llm-client-attempt", str(attempt)))
-    path = call.request.path.lstrip("/")
+    path = call.request.path
     return Request(
         method=call.request.method,
         path=path,
         query=(*target.query, *call.request.query),
         headers=tuple(headers),
         body=_body(call, target),
-        url=f"{target.base_url.rstrip('/')}/{path}" if path else target.base_url,
+        url=_url(target.base_url, path),
     )
+
+
+def _url(base_url: str, path: str) -> str:
+    """Join an address; a path that begins with a slash stands beside the API's `/v1`, not below it."""
+    base_url = base_url.rstrip("/")
+    if path.startswith("/"):
+        return base_url.removesuffix("/v1") + path
+    return f"{base_url}/{path}" if path else base_url
 
 
 def _body(call: Call, target: Target) -> bytes:
