@@ -109,7 +109,7 @@ def _add(app: FastAPI, state: State, route: Route) -> None:
 
     endpoint.__annotations__["body"] = route.body
     endpoint.__doc__ = type(route).__doc__
-    endpoint.answer = lambda request: Exchange(state, route, request.headers)  # type: ignore[attr-defined]
+    endpoint.answer = lambda request: Exchange(state, route, request.scope["headers"])  # type: ignore[attr-defined]
     paths = [route.path] if route.path == "/infer" else [route.path, route.path.removeprefix("/v1")]
     for path in paths:
         app.router.add_api_route(

@@ -81,7 +81,9 @@ class Chat:
     def deltas(self, work: Work, start: int, stop: int) -> list[bytes]:
         """One chunk for each token of each choice."""
         if work.call is None and not work.body.logprobs:
-            before = [self._before(work, choice) for choice in range(work.width)]
+            before = work.before
+            if not before:
+                before.extend(self._before(work, choice) for choice in range(work.width))
             return [
                 before[choice] + dump(work.tokens(choice)[number]) + _AFTER
                 for number in range(start, stop)

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from .dialects import DIALECTS, openai
 from .faults import Fault
@@ -31,13 +31,14 @@ class Exchange:
     Args:
         state: what all requests share.
         route: how this kind of call reads and answers.
-        headers: the request's headers.
+        headers: the request's headers, names in lower case.
     """
 
-    def __init__(self, state: State, route: Route, headers: Mapping[str, str]) -> None:
+    def __init__(self, state: State, route: Route, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self._state = state
         self._route = route
-        self._headers = headers
+        # A dict, because the framework's headers search their list for every name asked for.
+        self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         self._dialect = DIALECTS[state.settings.dialect]
         self._key = ""
         self._charged = 0

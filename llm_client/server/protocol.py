@@ -9,6 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+_GRACE = 0.05  # seconds
 TRANSPORT = "llm_client.transport"  # key in scope["state"]
 
 
@@ -69,6 +70,10 @@ class Protocol(H11Protocol):
             self._head_timer = None
 
     def _too_slow(self) -> None:
+        # After a long turn of the loop the head may lie in the kernel, still unread: one more turn decides.
+        self._head_timer = self.loop.call_later(_GRACE, self._far_too_slow)
+
+    def _far_too_slow(self) -> None:
         self._head_timer = None
         if not self.transport.is_closing():
             self._close_with(408, f"The request head did not arrive within {self.read_timeout:g} seconds.")

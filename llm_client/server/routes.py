@@ -12,12 +12,13 @@ from .schema import InferRequest
 from .settings import Settings
 from .work import Work, lengths
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 DONE = b"data: [DONE]\n\n"
 
 
 def dump(value: Any) -> bytes:
     """Compact JSON in UTF-8; a lone surrogate, which UTF-8 cannot write, becomes a question mark."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return _ENCODE(value).encode("utf-8", "replace")
 
 
 def event(value: Any) -> bytes:

@@ -35,7 +35,7 @@ class Work:
         body: the parsed body.
         fixed: the pieces of the answer when they are not words made from the prompt.
         call: the tool that is called; `fixed` are the pieces of its arguments.
-        finish: said instead of the true reason.
+        before: for a route to keep the bytes that stand before each token of a choice.
     """
 
     model: str
@@ -53,6 +53,7 @@ class Work:
     id: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
     cached_tokens: int = 0
+    before: list[bytes] = field(default_factory=list, repr=False)
     _tokens: dict[int, list[str]] = field(default_factory=dict, repr=False)
 
     @property
