@@ -42,9 +42,8 @@ def _report(shape: Shape, clients: list[str], oracle: str, done: list[list[Run]]
         f"burst {shape.name}{' streamed' if options.stream else ''}: {shape.calls} calls, {shape.slots} slots of "
         f"{shape.seconds:g} s, queue {queue}, Retry-After {shape.retry_after}, ideal {shape.ideal:g} s"
     )
-    print(
-        f"  {'client':<20} {'answered':>9} {'makespan / ideal':>24} {'/ oracle':>24} {'sends':>7} {'early':>6} {'cpu ms':>7}"
-    )
+    heads = f"{'makespan / ideal':>24} {'/ oracle':>24} {'sends':>7} {'early':>6} {'cpu ms':>7}"
+    print(f"  {'client':<20} {'answered':>9} {heads}")
     crossed = False
     for client in clients:
         mine = [next(each for each in round_ if each.client == client) for round_ in done]

@@ -99,7 +99,7 @@ class Client:
         return other
 
     def rerank(self, **arguments: Unpack[RerankCall]) -> RerankResponse:
-        """Rank documents by their relevance to a query (vLLM, SGLang, TEI, Jina and Cohere form). Raises as `chat.completions.create`."""
+        """Rank documents by their relevance to a query. Raises as `chat.completions.create`."""
         from llm_client.client.resources import ask_rerank  # noqa: PLC0415 - a light import
 
         return cast("RerankResponse", self._route._send(ask_rerank(self._settings, arguments)))  # noqa: SLF001 - one room

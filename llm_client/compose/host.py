@@ -36,6 +36,7 @@ class Host:
         self._plan = pool.plan(profile)
 
     def handle(self, request: Any) -> Answered:
+        """Carry a request out in this thread; a failure becomes a response."""
         call = self._call(request, request.read())
         try:
             reply = self._pool.run(call, self._plan)
@@ -45,6 +46,7 @@ class Host:
         return _answered(reply, pieces)
 
     async def handle_async(self, request: Any) -> Answered:
+        """Carry a request out on the running event loop; a failure becomes a response."""
         call = self._call(request, await request.aread())
         try:
             reply = await self._pool.arun(call, self._plan)

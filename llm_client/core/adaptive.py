@@ -164,7 +164,7 @@ class AdaptiveLimit:
             return
         slot.seen = True
         delay = now - slot.sent_at
-        self._signal.streamed(slot, delay)
+        self._signal.streamed(slot, now, delay)
         self._alive(slot, now)
         self._take(slot, now, delay, 0.0, delay)
 
@@ -335,24 +335,27 @@ class AdaptiveLimit:
         self._over = self._over + 1 if wait > target else 0
         if wait > target and (reading.sure or self._over >= 2):
             # Little's law: calls in flight are proportional to service + waiting, so one jump instead of many steps.
-            factor = max(t.cut, (reading.service + t.fill * target) / (reading.service + wait))
+            service = reading.service if reading.service < inf else wait
+            factor = max(t.cut, (service + t.fill * target) / (service + wait))
             least = min(self.limit, t.floor if reading.sure else 1.0)
             self.limit = self._goal = max(least, min(self.limit, reading.level * factor))
             self._ramp = self._ceiling.probing = False
             self._new_epoch(now)
         elif wait < t.calm * target and limited and reading.fresh >= t.seen and not self._ramp:
-            self._goal = min(self._max, max(self._goal, self.limit + self._step(now)))
+            self._goal = min(self._max, max(self._goal, self.limit + self._step(now, wait / target)))
             if self.limit < 1.0:
                 self.limit = min(self._goal, 1.0)
             self._clean, self._changed = self._clean + 1, now
         elif wait >= t.calm * target:
             self._clean = 0
 
-    def _step(self, now: float) -> float:
+    def _step(self, now: float, load: float) -> float:
         t = self._tuning
         if now < self._ceiling.firm:  # inside a Retry-After: slowly
             return max(1.0, t.scale * self.limit)
         step = t.add + t.scale * self.limit
+        if load < t.idle:
+            step = max(step, t.idle_step * self.limit * (1.0 - load / t.idle))
         return max(step, min(step * 2.0 ** min(self._clean, t.clean_max), t.accelerate * self.limit))
 
     def _settle(self, slot: Slot) -> bool:

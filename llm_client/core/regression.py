@@ -1,54 +1,59 @@
-"""Straight lines through a few noisy points, cheap enough to fit beside every window."""
+"""The slope of a cloud of points with outliers: the median slope of neighbouring pairs (Theil 1950, Sen 1968).
+
+Least squares lets one call that waited 20 s decide for the next 63. Neighbours in time met the same queue, so their
+difference is work; the median shrugs off the pairs that did not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable
 from math import sqrt
-from typing import NamedTuple
+
+Pair = tuple[float, float]  # slope, weight
 
 
-class Line(NamedTuple):
-    """`y = intercept + slope * x`, where points with a small x weigh most.
+class Slope:
+    """Seconds per token over the last pairs.
 
     Attributes:
-        slope: never negative: more tokens do not take less time.
-        scale: the x at which a point weighs about 1.
-        short: the weight of a point is `1 / (short + x / scale) ** 2`.
+        value: the weighted median slope, never negative.
+        pairs: how many pairs it rests on.
     """
 
-    slope: float
-    scale: float
-    short: float
+    __slots__ = ("_apart", "_last", "_mean", "_pairs", "value")
 
-    def intercept(self, points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Return the weighted mean of `y - slope * x` over other points, and its standard error."""
-        weighed = total = 0.0
-        rests: list[float] = []
-        for x, y in points:
-            w = 1.0 / (self.short + x / self.scale)
-            rest = y - self.slope * x
-            rests.append(rest)
-            total += w
-            weighed += w * rest
-        level = max(0.0, weighed / total)
-        _, spread = mean_and_spread(rests)
-        return level, spread / sqrt(len(rests))
+    def __init__(self, *, pairs: int, neighbours: int, apart: float) -> None:
+        """Keep `pairs` pairs of each point and its last `neighbours`, at least `apart` means apart."""
+        self._pairs: deque[Pair] = deque(maxlen=pairs)
+        self._last: deque[Pair] = deque(maxlen=neighbours)
+        self._apart = apart
+        self._mean = 0.0
+        self.value = 0.0
 
+    def __len__(self) -> int:
+        return len(self._pairs)
 
-def fit(points: Collection[tuple[float, float]], *, scale: float, short: float) -> Line:
-    """Fit a line by weighted least squares."""
-    sw = sx = sy = sxx = sxy = 0.0
-    for x, y in points:
-        w = short + x / scale
-        w = 1.0 / (w * w)
-        wx = w * x
-        sw += w
-        sx += wx
-        sy += w * y
-        sxx += wx * x
-        sxy += wx * y
-    slope = (sw * sxy - sx * sy) / max(1e-12, sw * sxx - sx * sx)
-    return Line(max(0.0, slope), scale, short)
+    def note(self, x: float, y: float) -> None:
+        """Take one point."""
+        self._mean = mean = self._mean + 0.1 * (x - self._mean) if self._mean else x
+        least = self._apart * mean
+        for other, level in self._last:
+            gap = x - other
+            if gap > least or gap < -least:
+                self._pairs.append(((y - level) / gap, abs(gap)))
+        self._last.append((x, y))
+
+    def renew(self) -> float:
+        """Take the weighted median again and return it."""
+        ordered = sorted(self._pairs)
+        half = 0.5 * sum(weight for _, weight in ordered)
+        for slope, weight in ordered:
+            half -= weight
+            if half <= 0.0:
+                self.value = max(0.0, slope)
+                break
+        return self.value
 
 
 def mean_and_spread(values: Iterable[float]) -> tuple[float, float]:

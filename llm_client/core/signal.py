@@ -16,7 +16,8 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 from llm_client.core.concurrency import Slot
-from llm_client.core.regression import Line, fit, mean_and_spread
+from llm_client.core.prefill import Prefill
+from llm_client.core.regression import Slope, mean_and_spread
 from llm_client.core.tuning import Tuning
 
 
@@ -60,10 +61,9 @@ class Signal:
     __slots__ = (
         "_answers",
         "_best",
-        "_line",
         "_opened",
         "_prefill",
-        "_prompts",
+        "_slope",
         "_tuning",
         "_window",
         "latency",
@@ -76,9 +76,8 @@ class Signal:
         self._window: list[_Sample] = []
         self._opened = 0.0
         self._answers: deque[tuple[float, float]] = deque(maxlen=tuning.history)  # output tokens, latency
-        self._prompts: deque[tuple[float, float]] = deque(maxlen=tuning.history)  # prompt tokens, first-content delay
-        self._line: Line | None = None
-        self._prefill = 0.0
+        self._slope = Slope(pairs=tuning.pairs, neighbours=tuning.neighbours, apart=tuning.spread)
+        self._prefill = Prefill(tuning)
         self._best = inf
         self.latency: float | None = None
         self.reaction: float | None = None
@@ -88,10 +87,10 @@ class Signal:
         self._window.clear()
         self._opened = now
 
-    def streamed(self, slot: Slot, delay: float) -> None:
+    def streamed(self, slot: Slot, now: float, delay: float) -> None:
         """Note a first content."""
         self.reaction = self._smooth(self.reaction, delay)
-        self._prompts.append((slot.prompt, delay))
+        self._prefill.note(now, slot.prompt, delay)
 
     def answered(self, slot: Slot, latency: float, output: float) -> None:
         """Note a whole answer; `output` is its tokens, 0.0 when unknown."""
@@ -99,10 +98,16 @@ class Signal:
         if not slot.stream:
             self.reaction = self.latency
             self._answers.append((output, latency))
+            if output > 0.0:
+                self._slope.note(output, latency)
 
     def sample(self, slot: Slot, delay: float, output: float) -> None:
         """Put a call of the current epoch into the window."""
-        wait = delay - self._prefill * slot.prompt if slot.stream else delay
+        if slot.stream:
+            floor = self._prefill
+            wait = delay - floor.slope * slot.prompt - min(self._tuning.base_max, floor.base)
+        else:
+            wait = delay
         self._window.append(_Sample(wait, delay, output, slot.level, slot.sent_at, slot.stream))
 
     def read(self, now: float, round_trip: float, limit: float, grown_at: float) -> Reading | None:
@@ -119,7 +124,7 @@ class Signal:
         n, age = len(window), now - self._opened
         if not (
             (n >= t.full and age >= round_trip)
-            or (n >= t.few and age >= max(t.least, round_trip))
+            or (n >= (t.few if limit >= 2.0 else t.few_small) and age >= max(t.least, round_trip))
             or (n >= 2 and self._alarming(limit))
         ):
             return None
@@ -147,10 +152,17 @@ class Signal:
         mean, spread = mean_and_spread(delays)
         outputs, output_spread = mean_and_spread([o for o, _ in self._answers])
         varied = outputs > 0.0 and output_spread > t.spread * outputs
-        if varied and len(self._answers) >= t.fit_min:
-            self._line = line = fit(self._answers, scale=outputs, short=t.short)
-            wait, error = line.intercept([(s.output, s.delay) for s in plain])
-            wait = max(0.0, wait - error)
+        if varied and len(self._slope) >= t.pairs_min:
+            slope = self._slope.renew()
+            weighed = total = 0.0
+            rests = []
+            for s in plain:
+                w = 1.0 / (t.short + s.output / outputs)
+                rests.append(s.delay - slope * s.output)
+                total += w
+                weighed += w * rests[-1]
+            _, spread = mean_and_spread(rests)
+            wait = max(0.0, weighed / total - spread / sqrt(len(rests)))
             service = max(0.01, mean - wait)
             return wait, service, self._target(service, limit), True
         if varied and len(self._answers) >= 2 and limit <= t.start:
@@ -167,17 +179,9 @@ class Signal:
     def _of_streams(self, streams: list[_Sample], limit: float) -> tuple[float, float, float, bool]:
         waits = sorted(s.wait for s in streams)
         wait = max(0.0, waits[(len(waits) - 1) // 2])
-        median = sorted(s.delay for s in streams)[len(streams) // 2]
-        service = max((self.latency or median) - wait, 0.01)
-        self._learn_prefill()
+        # Before the first whole answer the work is unknown, and bounds nothing.
+        service = inf if self.latency is None else max(0.01, self.latency - wait)
         return wait, service, self._target(service, limit), True
-
-    def _learn_prefill(self) -> None:
-        t = self._tuning
-        prompts, spread = mean_and_spread([p for p, _ in self._prompts])
-        if len(self._prompts) >= t.fit_min and prompts > 0.0 and spread > t.spread * prompts:
-            slope = fit(self._prompts, scale=prompts, short=t.short).slope
-            self._prefill += 0.2 * (slope - self._prefill) if self._prefill else slope
 
     def _slope_bound(self) -> float:
         """Seconds per token cannot be above this."""
@@ -191,8 +195,8 @@ class Signal:
         if any(s.stream for s in window):
             waits = [s.wait for s in window if s.stream]
             return len(waits) >= 2 and sum(waits) > t.alarm * len(waits) and min(waits) > 0.5 * t.alarm
-        if self._line is not None:
-            slope = self._line.slope
+        if len(self._slope) >= t.pairs_min:
+            slope = self._slope.value
             waits = [s.delay - slope * s.output for s in window]
             return sum(waits) > t.alarm * len(waits) and min(waits) > 0.5 * t.alarm
         if len(self._answers) < 2 or limit > t.start or not any(output > 0.0 for output, _ in self._answers):

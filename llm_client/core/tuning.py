@@ -53,6 +53,9 @@ class Tuning:
     scale: float = 0.1
     accelerate: float = 0.5  # ... up to this share of the limit
     clean_max: int = 8
+    idle: float = 0.3
+    idle_step: float = 0.0
+    few_small: int = 4
 
     # -- window
     full: int = 16  # answers
@@ -65,11 +68,19 @@ class Tuning:
     smooth: float = 0.1  # EWMA weight of one latency
     history: int = 64  # answers in a regression; fewer are noise, more are another load
     fit_min: int = 8
+    pairs: int = 128
+    pairs_min: int = 16
+    neighbours: int = 3
     spread: float = 0.3  # of the mean: below it tokens explain nothing
     short: float = 0.25  # weight of an answer: 1 / (short + tokens / mean) ** 2; short answers tell the queue
     alike_noise: float = 2.0  # standard errors of the median
     alike_factor: float = 2.0  # above the best median: only then congested when all answers are alike
     alike_leak: float = 1.01  # per window, so that an idle hour is forgotten
+
+    # -- least first-content delay
+    floor_block: float = 10.0  # seconds; the fastest stream of each block is kept ...
+    floor_blocks: int = 16  # ... for this many blocks
+    base_max: float = 0.0
 
     # -- learned rate of a token bucket
     pace: float = 0.98  # of the rate seen between two refusals

@@ -135,7 +135,7 @@ def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading:
             cap=cap,
         )
         reading.reader = reader
-        return (yield from _peek(run, permit, exchange, started, until, reading, reader))
+        return (yield from _peek(run, permit, exchange, reading, reader, started=started, until=until))
     if call.route != "other" and not call.stream:
         yield from _collect(exchange, until, reading, limit=inf)
         return of_response(status, headers, reading.body, route=call.route, wall=wall, cap=cap)
@@ -148,10 +148,11 @@ def _peek(
     run: Run,
     permit: Permit,
     exchange: Exchange,
-    started: float,
-    until: float,
     reading: _Reading,
     reader: StreamReader,
+    *,
+    started: float,
+    until: float,
 ) -> Flow[Outcome]:
     stream, liveness = run.call.stream, run.plan.bounds.liveness
     size = 0

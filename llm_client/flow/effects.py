@@ -62,7 +62,7 @@ class Peek:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close an exchange; closing twice is one closing. `drain`: its logical end was seen, try to keep the connection."""
+    """Close an exchange, once or twice. `drain`: its logical end was seen, try to keep the connection."""
 
     exchange: Exchange
     drain: bool = False

@@ -38,11 +38,12 @@ def stack(run: Run) -> Flow[Reply]:
         outcome = "fallback" if reply.run.fallback else "ok"
         if reply.delivery is not None:
             outcome = ""  # the delivery says how it ends
-        return reply
     except LLMClientError as error:
         outcome = error.kind
         error.attempts = tuple(run.records) or error.attempts
         raise
+    else:
+        return reply
     finally:
         if outcome:
             run.finish(outcome)

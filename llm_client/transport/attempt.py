@@ -8,6 +8,7 @@ time-outs may change from read to read, and the streams learn which request they
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from llm_client.clock import Clock
@@ -40,7 +41,7 @@ class Attempt:
 
     Attributes:
         until: when reading and writing end, monotonic seconds; moved before each read.
-        stopped: the caller has gone; the request head must not be sent.
+        gone: tells whether the caller has gone, in which case the request head must not be sent.
         sent: the request head was handed to a connection.
         reused: that connection had carried a request before.
         answered: a byte of the answer has arrived.
@@ -49,14 +50,14 @@ class Attempt:
         stream_id: the HTTP/2 stream, if it is one.
     """
 
-    __slots__ = ("_clock", "_connect", "answered", "head", "reused", "sent", "stopped", "stream", "stream_id", "until")
+    __slots__ = ("_clock", "_connect", "answered", "gone", "head", "reused", "sent", "stream", "stream_id", "until")
 
     def __init__(self, clock: Clock, until: float, connect: float | None) -> None:
         """Start the connect time-out (seconds) now."""
         self._clock = clock
         self.until = until
         self._connect = math.inf if connect is None else clock.monotonic() + connect
-        self.stopped = False
+        self.gone: Callable[[], bool] = _never
         self.sent = False
         self.reused = False
         self.answered = False
@@ -94,7 +95,7 @@ class Attempt:
         """
         if self.stream is stream or _negotiates(data):
             return
-        if self.stopped:
+        if self.gone():
             raise Stopped
         self.sent = True
         self.stream = stream
@@ -121,6 +122,10 @@ class Attempt:
         if stream is not None and not stream.multiplexed:
             stream.kill()
             stream.drop()
+
+
+def _never() -> bool:
+    return False
 
 
 def _negotiates(data: bytes) -> bool:

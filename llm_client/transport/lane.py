@@ -58,6 +58,8 @@ class Lane:
             Exception: whatever the library raises.
         """
         waiter: asyncio.Future[Any] = self.loop.create_future()
+        # The future is cancelled in the same step as the caller, who hears of it a turn later.
+        attempt.gone = waiter.cancelled
         task = self.spawn(self._deliver(transport, request, attempt, waiter))
         try:
             response, error = await waiter
@@ -93,7 +95,6 @@ class Lane:
                 attempt.kill()
                 self.reap(Flight(response, None, attempt))
             return
-        attempt.stopped = True
         if attempt.sent:
             attempt.kill()
             task.cancel()

@@ -148,15 +148,38 @@ class SyncStream:
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: Any = None
     ) -> SyncStream:
         """Go on in TLS; the socket moves into the new stream."""
-        if ssl_context is self._trust.context:
-            self._trust.load()
-        left = seconds(timeout)
-        if left is not None and left <= 0.0:
-            self.close()
-            raise self._core.ConnectTimeout
+        if isinstance(self._socket, ssl.SSLSocket):  # a proxy reached by https: TLS inside TLS is the core's business
+            self._load(ssl_context)
+            inner = self._inner.start_tls(ssl_context, server_hostname, seconds(timeout))
+        else:
+            inner = type(self._inner)(self._wrap(ssl_context, server_hostname, timeout))
         self._sockets.discard(self._socket)
-        inner = self._inner.start_tls(ssl_context, server_hostname, left)
         return SyncStream(inner, self._core, self._sockets, self._trust)
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        if context is self._trust.context:
+            self._trust.load()
+
+    def _wrap(self, context: ssl.SSLContext, hostname: str | None, timeout: Any) -> socket.socket:
+        """Shake hands, on a socket that closing the transport can reach, and that no interrupt leaves behind."""
+        plain = sock = self._socket
+        try:
+            self._load(context)
+            left = seconds(timeout)
+            plain.settimeout(None if left is None else max(left, 0.001))  # 0 would mean "do not block"
+            sock = context.wrap_socket(plain, server_hostname=hostname, do_handshake_on_connect=False)
+            self._sockets.add(sock)
+            sock.do_handshake()
+        except BaseException as error:
+            for one in (plain, sock):
+                self._sockets.discard(one)
+                one.close()
+            if isinstance(error, TimeoutError):
+                raise self._core.ConnectTimeout(error) from error
+            if isinstance(error, OSError | ValueError):
+                raise self._core.ConnectError(error) from error
+            raise
+        return sock
 
     def get_extra_info(self, info: str) -> Any:
         """Answer what the core asks about its own streams."""
