@@ -11,7 +11,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from functools import partial
 
 from llm_client.clock import Clock
 from llm_client.flow.faults import Fault, FaultKind
@@ -153,10 +153,9 @@ class AsyncTransport:
             return lane
 
     def _make_lane(self) -> Lane:
-        def client(backend: Any, *, fresh: bool) -> Any:
-            return build(self._spec, self._family, self._trust, backend, asynchronous=True, fresh=fresh)
-
-        return Lane(client, self._family.core, Sockets(), self._trust)
+        # No reference to self: the finalizer keeps the lanes, and must not keep the transport.
+        make = partial(build, self._spec, self._family, self._trust, asynchronous=True)
+        return Lane(make, self._family.core, Sockets(), self._trust)
 
     def _take_lanes(self) -> Iterable[tuple[asyncio.AbstractEventLoop, Lane]]:
         with self._lock:

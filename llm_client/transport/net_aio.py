@@ -8,6 +8,7 @@ taken from the kernel in the same step that returns it, so a cancelled read neve
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
 import socket
 import ssl
@@ -27,7 +28,7 @@ _READS_IN_A_ROW: Final = 16
 class Plain:
     """A connected, non-blocking socket on one loop; one reader and one writer at a time."""
 
-    __slots__ = ("_fd", "_loop", "_reader", "_row", "_sockets", "_writer", "sock")
+    __slots__ = ("_fd", "_loop", "_row", "_sockets", "_waiters", "sock")
 
     def __init__(self, sock: socket.socket, sockets: Sockets) -> None:
         """Take over a socket."""
@@ -35,8 +36,7 @@ class Plain:
         self._fd = sock.fileno()
         self._loop = asyncio.get_running_loop()
         self._sockets = sockets
-        self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
+        self._waiters: set[asyncio.Future[None]] = set()
         self._row = 0
         sockets.add(sock)
 
@@ -55,8 +55,10 @@ class Plain:
                 return self.sock.recv(size)
             except (BlockingIOError, InterruptedError):
                 self._row = 0
-                self._reader = self._loop.create_future()
-                await self._watch(self._reader, self._loop.add_reader, self._loop.remove_reader, timeout)
+                if await self._watch(self._loop.add_reader, self._loop.remove_reader, timeout):
+                    continue
+                async with asyncio.timeout(timeout):
+                    return await self._loop.sock_recv(self.sock, size)
 
     async def send(self, data: bytes, timeout: float | None) -> None:  # noqa: ASYNC109 - see receive
         """Hand all data to the kernel.
@@ -69,30 +71,39 @@ class Plain:
             try:
                 view = view[self.sock.send(view) :]
             except (BlockingIOError, InterruptedError):
-                self._writer = self._loop.create_future()
-                await self._watch(self._writer, self._loop.add_writer, self._loop.remove_writer, timeout)
+                if await self._watch(self._loop.add_writer, self._loop.remove_writer, timeout):
+                    continue
+                async with asyncio.timeout(timeout):
+                    await self._loop.sock_sendall(self.sock, view)
+                return
 
     def close(self) -> None:
         """Close the socket; who waits on it gets an error. On the loop's own thread only."""
         self._sockets.discard(self.sock)
-        for waiter in (self._reader, self._writer):
-            if waiter is not None and not waiter.done():
+        for waiter in self._waiters:
+            if not waiter.done():
                 waiter.set_exception(ConnectionAbortedError("closed while in use"))
         if not self._loop.is_closed() and self.sock.fileno() >= 0:
-            self._loop.remove_reader(self._fd)
-            self._loop.remove_writer(self._fd)
+            with contextlib.suppress(NotImplementedError):
+                self._loop.remove_reader(self._fd)
+                self._loop.remove_writer(self._fd)
         self.sock.close()
 
     async def _watch(
         self,
-        waiter: asyncio.Future[None],
         add: Callable[..., None],
         remove: Callable[[int], object],
         timeout: float | None,  # noqa: ASYNC109 - see receive
-    ) -> None:
+    ) -> bool:
+        """Wait until the socket is ready; False where the loop cannot watch sockets, as the proactor of Windows."""
         if timeout is not None and timeout <= 0.0:
             raise TimeoutError
-        add(self._fd, _wake, waiter, remove, self._fd)
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        try:
+            add(self._fd, _wake, waiter, remove, self._fd)
+        except NotImplementedError:
+            return False
+        self._waiters.add(waiter)
         timer = None if timeout is None else self._loop.call_later(timeout, _late, waiter)
         try:
             await waiter
@@ -101,8 +112,10 @@ class Plain:
                 remove(self._fd)
             raise
         finally:
+            self._waiters.discard(waiter)
             if timer is not None:
                 timer.cancel()
+        return True
 
 
 def _wake(waiter: asyncio.Future[None], remove: Callable[[int], object], fd: int) -> None:

@@ -6,7 +6,6 @@ import warnings
 
 import pytest
 import trustme
-
 from tests.transport.kit import Kit
 
 

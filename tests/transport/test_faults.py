@@ -2,10 +2,10 @@
 
 import socket
 import ssl
+import threading
 import time
 
 import pytest
-
 from llm_client.flow.faults import Fault, FaultKind
 from llm_client.transport import faults
 from llm_client.transport.attempt import Attempt
@@ -20,7 +20,7 @@ def fault_of(kit, transport, request, **options):
     with pytest.raises(Fault) as caught:
         kit.read_all(kit.send(transport, request, **options))
     kit.tick(0.005)
-    assert [] == busy(transport)
+    assert busy(transport) == []
     return caught.value
 
 
@@ -71,7 +71,7 @@ def test_connection_refused(kit):
         port = listener.getsockname()[1]
     fault = fault_of(kit, kit.make(), post(f"http://127.0.0.1:{port}/v1/x?key=secret"))
 
-    assert (FaultKind.CONNECT_REFUSED, False) == (fault.kind, fault.sent)
+    assert (fault.kind, fault.sent) == (FaultKind.CONNECT_REFUSED, False)
     assert isinstance(fault.__cause__, ConnectionRefusedError)
     assert f"http://127.0.0.1:{port}/v1/x: the server refused" in str(fault)
     assert "secret" not in str(fault)
@@ -98,7 +98,7 @@ def test_a_name_with_a_dead_address_first_is_reached_by_the_second(kit, monkeypa
             socket, "getaddrinfo", lambda host, *a, **k: chosen if host == "two.test" else real(host, *a, **k)
         )
 
-        assert b"{}" == kit.fetch(kit.make(), f"http://two.test:{server.port}/")
+        assert kit.fetch(kit.make(), f"http://two.test:{server.port}/") == b"{}"
 
 
 @pytest.mark.parametrize("host", ["does-not-exist.invalid", "a" * 64 + ".invalid"])
@@ -106,7 +106,7 @@ def test_a_name_that_cannot_be_resolved(kit, host):
     """Unknown, or no host name at all."""
     fault = fault_of(kit, kit.make(), post(f"http://{host}/v1"))
 
-    assert (FaultKind.DNS, False) == (fault.kind, fault.sent)
+    assert (fault.kind, fault.sent) == (FaultKind.DNS, False)
 
 
 def test_a_tls_server_that_speaks_plain_text(kit):
@@ -114,7 +114,7 @@ def test_a_tls_server_that_speaks_plain_text(kit):
     with RawServer(on_connect=[b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as server:
         fault = fault_of(kit, kit.make(), post(server.url().replace("http:", "https:")))
 
-    assert (FaultKind.TLS, False) == (fault.kind, fault.sent)
+    assert (fault.kind, fault.sent) == (FaultKind.TLS, False)
     assert isinstance(fault.__cause__, ssl.SSLError)
 
 
@@ -124,7 +124,7 @@ def test_a_connection_that_dies_before_the_answer(kit):
         with RawServer([end]) as server:
             fault = fault_of(kit, kit.make(), post(server.url()))
 
-            assert (FaultKind.RESET, True) == (fault.kind, fault.sent)
+            assert (fault.kind, fault.sent) == (FaultKind.RESET, True)
 
 
 def test_a_reused_connection_that_dies_before_the_answer(kit):
@@ -135,8 +135,8 @@ def test_a_reused_connection_that_dies_before_the_answer(kit):
             kit.fetch(transport, server.url())
             fault = fault_of(kit, transport, post(server.url()))
 
-            assert (FaultKind.STALE, True) == (fault.kind, fault.sent)
-            assert b"{}" == kit.fetch(transport, server.url(), fresh=True)
+            assert (fault.kind, fault.sent) == (FaultKind.STALE, True)
+            assert kit.fetch(transport, server.url(), fresh=True) == b"{}"
 
 
 def test_a_head_that_is_cut_is_neither_stale_nor_reset(kit):
@@ -163,7 +163,7 @@ def test_a_body_that_is_cut(kit, script):
     with RawServer(script) as server:
         fault = fault_of(kit, kit.make(), post(server.url()))
 
-        assert (FaultKind.EOF, True) == (fault.kind, fault.sent)
+        assert (fault.kind, fault.sent) == (FaultKind.EOF, True)
 
 
 def test_what_is_no_http_at_all(kit):
@@ -181,8 +181,8 @@ def test_no_answer_in_time(kit):
         started = time.monotonic()
         fault = fault_of(kit, kit.make(), post(server.url()), within=0.05)
 
-        assert (FaultKind.READ_TIMEOUT, True) == (fault.kind, fault.sent)
-        assert 0.045 < time.monotonic() - started < 0.2
+        assert (fault.kind, fault.sent) == (FaultKind.READ_TIMEOUT, True)
+        assert 0.045 < time.monotonic() - started < 1
         assert server.requests[0].gone.wait(0.5)
 
 
@@ -191,8 +191,8 @@ def test_time_used_up_before_the_request(kit):
     with RawServer([answer()]) as server:
         fault = fault_of(kit, kit.make(), post(server.url()), within=0.0)
 
-        assert (FaultKind.DEADLINE, False) == (fault.kind, fault.sent)
-        assert 0 == server.connections
+        assert (fault.kind, fault.sent) == (FaultKind.DEADLINE, False)
+        assert server.connections == 0
 
 
 def test_no_connection_in_time(kit):
@@ -201,8 +201,8 @@ def test_no_connection_in_time(kit):
         started = time.monotonic()
         fault = fault_of(kit, kit.make(), post(server.url().replace("http:", "https:")), connect=0.05)
 
-        assert (FaultKind.CONNECT_TIMEOUT, False) == (fault.kind, fault.sent)
-        assert time.monotonic() - started < 0.2
+        assert (fault.kind, fault.sent) == (FaultKind.CONNECT_TIMEOUT, False)
+        assert time.monotonic() - started < 1
 
 
 def test_a_full_backlog_is_a_connect_timeout(kit):
@@ -221,18 +221,17 @@ def test_a_full_backlog_is_a_connect_timeout(kit):
         for sock in held:
             sock.close()
 
-        assert (FaultKind.CONNECT_TIMEOUT, False) == (fault.kind, fault.sent)
+        assert (fault.kind, fault.sent) == (FaultKind.CONNECT_TIMEOUT, False)
 
 
 def test_a_server_that_takes_no_request(kit):
     """The upload stalls: a write fault, not a read time-out."""
-    with RawServer(on_connect=[HANG_WITHOUT_READING]) as server:
+    release = threading.Event()
+    with RawServer(on_connect=[release]) as server:
         fault = fault_of(kit, kit.make(), post(server.url(), b"x" * 20_000_000), within=0.05)
+        release.set()
 
-        assert (FaultKind.WRITE, True) == (fault.kind, fault.sent)
-
-
-HANG_WITHOUT_READING = 0.3
+        assert (fault.kind, fault.sent) == (FaultKind.WRITE, True)
 
 
 @pytest.mark.parametrize("url", ["ftp://host/x?k=secret", "file:///etc/passwd", "/v1/x", "http://[::1", "http://h:x/"])
@@ -240,7 +239,7 @@ def test_a_url_that_cannot_be_sent_to(kit, url):
     """Refused without a connection, and without quoting a secret."""
     fault = fault_of(kit, kit.make(), post(url))
 
-    assert (FaultKind.OTHER, False) == (fault.kind, fault.sent)
+    assert (fault.kind, fault.sent) == (FaultKind.OTHER, False)
     assert "secret" not in str(fault)
 
 
@@ -251,9 +250,9 @@ def test_a_header_that_cannot_be_sent(kit, value):
         request = post(server.url(), headers=(("Authorization", value),))
         fault = fault_of(kit, kit.make(), request)
 
-        assert (FaultKind.OTHER, False) == (fault.kind, fault.sent)
+        assert (fault.kind, fault.sent) == (FaultKind.OTHER, False)
         assert "sk-1" not in "".join(map(repr, (fault, fault.__cause__, fault.__context__)))
-        assert [] == server.requests
+        assert server.requests == []
 
 
 def test_faults_hold_no_secret(kit):

@@ -1,7 +1,6 @@
 """Redirects: a key is shown to nobody who did not have it before."""
 
 import pytest
-
 from llm_client.flow.faults import Fault, FaultKind
 from tests.transport.kit import busy, post
 from tests.transport.rawserver import RawServer, answer
@@ -16,7 +15,7 @@ def refused(kit, url, headers=SECRETS):
         kit.send(transport, post(url, headers=headers))
     kit.tick()
     assert FaultKind.REDIRECT is caught.value.kind
-    assert [] == busy(transport)
+    assert busy(transport) == []
     return str(caught.value)
 
 
@@ -26,10 +25,10 @@ def test_the_same_origin_is_followed(kit, status):
     with RawServer([answer(status, Location="/v2/x?a=b")], [answer(body=b"there")]) as server:
         exchange = kit.send(kit.make(), post(server.url("/v1/x"), b"question", headers=SECRETS))
 
-        assert b"there" == kit.read_all(exchange)
-        assert [("POST", "/v1/x", b"question", "sk-2", 0), ("POST", "/v2/x?a=b", b"question", "sk-2", 0)] == [
+        assert kit.read_all(exchange) == b"there"
+        assert [
             (seen.method, seen.target, seen.body, seen.headers["api-key"], seen.connection) for seen in server.requests
-        ]
+        ] == [("POST", "/v1/x", b"question", "sk-2", 0), ("POST", "/v2/x?a=b", b"question", "sk-2", 0)]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -43,7 +42,7 @@ def test_another_origin_hears_nothing(kit, status, form):
         with RawServer([answer(status, Location=location)]) as server:
             message = refused(kit, server.url())
 
-        assert 0 == other.connections
+        assert other.connections == 0
         assert f":{other.port}/x" in message
         assert "secret" not in message
         assert "sk-" not in message
@@ -56,7 +55,7 @@ def test_a_post_never_becomes_a_get(kit, status):
         message = refused(kit, server.url())
 
         assert "change the method" in message
-        assert 1 == len(server.requests)
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_other_schemes_and_nonsense_are_refused(kit, location):
     with RawServer([answer(307, Location=location)]) as server:
         refused(kit, server.url())
 
-        assert 1 == len(server.requests)
+        assert len(server.requests) == 1
 
 
 def test_a_loop_is_bounded(kit):
@@ -76,7 +75,7 @@ def test_a_loop_is_bounded(kit):
         message = refused(kit, server.url())
 
         assert "after 3 redirects" in message
-        assert 4 == len(server.requests)
+        assert len(server.requests) == 4
 
 
 def test_https_is_never_left_for_http(kit, tls):
@@ -88,7 +87,7 @@ def test_https_is_never_left_for_http(kit, tls):
             with pytest.raises(Fault, match="another origin"):
                 kit.send(transport, post(server.url(), headers=SECRETS))
 
-        assert 0 == plain.connections
+        assert plain.connections == 0
 
 
 def test_a_3xx_without_a_target_is_an_answer(kit):
