@@ -21,6 +21,7 @@ from llm_client.model import UNSET
 
 if TYPE_CHECKING:
     from llm_client.client.resources import Health
+    from llm_client.core.pressure import Pressure
     from llm_client.wire.base import CallOptions
     from llm_client.wire.ranking import RerankCall, RerankResponse, ScoreCall, ScoreResponse
     from llm_client.wire.tokenize import DetokenizeCall, DetokenizeResponse, TokenizeCall, TokenizeResponse
@@ -91,6 +92,12 @@ class Client:
     def pool(self) -> Pool:
         """The pool this client uses."""
         return self._settings.pool
+
+    def pressure(self) -> Pressure:
+        """Tell how full the pool is, before a call is made: `low`, `medium` (slow down) or `high`."""
+        from llm_client.core.pressure import DEPTH  # noqa: PLC0415 - a light import
+
+        return self.pool.gate.pressure(self._settings.plan.pressure or DEPTH)
 
     def with_options(self, **options: Any) -> Self:
         """Return a client on the same pool with `profile`, `timeout`, `max_retries` or default headers changed."""

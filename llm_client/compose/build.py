@@ -13,6 +13,7 @@ from llm_client.core.breaker import Breaker, BreakerConfig
 from llm_client.core.concurrency import FixedLimit, Limit, NoLimit
 from llm_client.core.cooldown import CoolDown
 from llm_client.core.latency_limit import LatencyLimit
+from llm_client.core.pressure import PressureRule
 from llm_client.core.retry import RetryPolicy
 from llm_client.core.station import Station
 from llm_client.core.waiting import QueueLimits
@@ -44,6 +45,7 @@ def queue_limits(spec: QueueSpec) -> QueueLimits:
         overflow=spec.overflow,
         ageing=_or_inf(spec.ageing),
         lifo_after=spec.lifo_after if spec.order == "adaptive" else inf,
+        ceilings=spec.ceilings,
     )
 
 
@@ -130,7 +132,15 @@ def _plan(profile: Profile, *, classic: bool, steps: tuple[Step, ...] = ()) -> P
         model=profile.model,
         fallback=steps,
         fallback_on=profile.fallback_on,
+        pressure=_pressure(profile),
     )
+
+
+def _pressure(profile: Profile) -> PressureRule | None:
+    spec = profile.backpressure
+    if spec is None:
+        return None
+    return PressureRule(kind=spec.kind, watch=spec.watch, refuse=spec.refuse, target=spec.target or 2.0)
 
 
 def _steps(profile: Profile, bare: Plan, plan: Callable[[str], Plan]) -> list[Step]:

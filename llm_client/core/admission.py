@@ -14,11 +14,13 @@ from llm_client.core.station import Station
 from llm_client.core.ticket import State, Ticket, Waker
 from llm_client.core.waiting import WaitingRoom
 from llm_client.events import Event
-from llm_client.model import Kind
+from llm_client.model import Kind, Priority
 
 if TYPE_CHECKING:
     from llm_client.core.gate import Gate
 
+# Seconds for which the room above a ceiling is kept for a more urgent class that was seen.
+CEILING_HOLD = 10.0
 # Seconds between two looks at what waits in vain.
 SHED_EVERY = 0.1
 # Seconds over which grants are counted to guess when a refused caller should come back.
@@ -58,11 +60,15 @@ class Admission:
         self._rate_at = -inf
         self._now = 0.0
         self._shed_at = -inf
+        self._ceilings = room.limits.ceilings
+        self._seen = [-inf, -inf, -inf]  # when a call of the three upper classes was last asked for
         self._late = False  # some line serves its newest first: look at its oldest now and then
 
     def at_once(self, ticket: Ticket, now: float, notices: Notices) -> bool:
         """Grant a permit without queueing, when nobody waits who could be overtaken."""
         self._now = now
+        if ticket.priority < Priority.LOW:
+            self._seen[ticket.priority] = now
         if self._room.count:
             return False
         stations = ticket.open_to(now)
@@ -152,9 +158,11 @@ class Admission:
         if reason is Kind.CIRCUIT_OPEN:
             at = min((self._stations[name].ready_at(now) for name in ticket.stations), default=inf)
             return None if at == inf else max(0.0, at - now)
-        if reason in (Kind.QUEUE_FULL, Kind.QUEUE_TIMEOUT) and self._rate > 0:
-            return float(ceil(self._room.count / self._rate * 10.0)) / 10.0
-        return None
+        return self.drain_time() if reason in (Kind.QUEUE_FULL, Kind.QUEUE_TIMEOUT) else None
+
+    def drain_time(self) -> float | None:
+        """Guess in how many seconds what waits now will be gone, in tenths; None before anything was granted."""
+        return None if self._rate <= 0.0 else ceil(self._room.count / self._rate * 10.0) / 10.0
 
     def _bind(self, names: tuple[str, ...], ticket: Ticket, now: float) -> tuple[Station | None, float, list[Station]]:
         """Find a station for a ticket; else when to look again, and which stations are merely full."""
@@ -168,7 +176,9 @@ class Admission:
                 at = min(at, ready)
                 continue
             when = station.limit.may_send(now)
-            if when <= now:
+            if self._ceilings is not None and (held := self._held(ticket, station, now)) > now:
+                at = min(at, held)
+            elif when <= now:
                 free.append(station)
             else:
                 at = min(at, when)
@@ -181,6 +191,16 @@ class Admission:
             at = min(at, now + wait)
             free.remove(station)
         return None, at, limited
+
+    def _held(self, ticket: Ticket, station: Station, now: float) -> float:
+        """Return until when a class keeps clear of the rest of an endpoint's limit; `<= now` when it need not.
+
+        The ceiling counts only while more urgent calls are about, or half a GPU would idle under batch work.
+        """
+        ceilings = self._ceilings
+        if ceilings is None or station.limit.inflight < ceilings[ticket.priority] * station.limit.limit:
+            return now
+        return max(self._seen[: ticket.priority], default=-inf) + CEILING_HOLD
 
     def _press(
         self, blocked: dict[int, _Blocked], at: float, now: float

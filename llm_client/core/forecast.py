@@ -6,7 +6,7 @@ from collections import deque
 
 # Fewer answers say too little to refuse a call on their word.
 ENOUGH = 8
-RECENT = 64
+RECENT = 100
 # The quarter of answers that came soonest: a forecast that refuses calls must err on the hopeful side.
 HOPEFUL = 0.25
 
@@ -32,12 +32,17 @@ class Forecast:
         self._recent.append((seconds, output_tokens or 0.0))
         self._stale += 1
 
+    @property
+    def mean(self) -> float:
+        """Mean answer time of the recent calls; 0.0 while nothing is known."""
+        return sum(seconds for seconds, _ in self._recent) / len(self._recent) if self._recent else 0.0
+
     def seconds(self, output_tokens: float) -> float:
         """Return seconds from send to the end of such an answer, hopefully; 0.0 while nothing is known."""
         count = len(self._recent)
         if count < ENOUGH:
             return 0.0
-        if self._stale * 8 >= count:  # sorting sixty-four numbers per answer is not worth the last one
+        if self._stale * 8 >= count:  # sorting a hundred numbers per answer is not worth the last one
             self._stale = 0
             self._best = sorted(seconds for seconds, _ in self._recent)[int(count * HOPEFUL)]
             self._usual = sorted(tokens for _, tokens in self._recent)[count // 2]

@@ -16,6 +16,7 @@ from typing import Protocol
 from llm_client.core.admission import Admission, Notices
 from llm_client.core.budget import RetryBudget
 from llm_client.core.permit import Permit
+from llm_client.core.pressure import DEPTH, Pressure, PressureRule
 from llm_client.core.routing import Router
 from llm_client.core.settling import book_first, settle
 from llm_client.core.station import Station
@@ -230,6 +231,20 @@ class Gate:
         """Count waiting tickets by class, delayed ones left out."""
         with self._lock:
             return self._room.waiting()
+
+    def pressure(self, rule: PressureRule = DEPTH) -> Pressure:
+        """Tell how full we are, by queue depth or by answer times."""
+        with self._lock:
+            waiting = self._room.count + self._room.delayed
+            if rule.kind == "latency":
+                times = [mean for each in self._stations.values() if (mean := each.forecast.mean) > 0.0]
+                ratio = sum(times) / len(times) / rule.target if times else 0.0
+            else:
+                size = self._room.limits.size
+                ratio = waiting / size if size else float(waiting > 0)
+            level = rule.level(ratio)
+            later = None if level == "low" else self._admission.drain_time()
+        return Pressure(level=level, ratio=ratio, waiting=waiting, retry_after=later)
 
     @property
     def expired(self) -> int:

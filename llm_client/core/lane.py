@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from math import inf
 
+from llm_client.core.fairness import Fairness
 from llm_client.core.rate import Rate
 from llm_client.core.ticket import Ticket
 from llm_client.model import Priority
@@ -16,8 +17,12 @@ MEMORY = 2.0
 # A call is not given up before it has spent this share of its time: rates change.
 PATIENCE = 0.25
 
-Rank = tuple[int, int]  # effective class, place in line; the smaller goes first
+Rank = tuple[int, float, int]  # effective class, the tenant's virtual time, place in line; the smaller goes first
 
+
+Slot = tuple[Priority, bool, str | None]  # class, urgent, tenant
+# Tenants come and go; empty lines beyond so many are dropped.
+MOST_LINES = 64
 
 Entry = list[Ticket | None]  # emptied in place when its ticket leaves the line
 
@@ -127,19 +132,22 @@ class Lane:
     Between classes the order is strict, but a head that has waited counts one class higher per
     `ageing` seconds, never above HIGH. Inside a class the oldest goes first, until the head of the
     urgent line is older than `lifo_after`: then that line serves its newest, who can still be in time
-    (adaptive LIFO; Maurer, "Fail at Scale", ACM Queue 2015).
+    (adaptive LIFO; Maurer, "Fail at Scale", ACM Queue 2015). Tenants of one class take turns by tokens.
     """
 
-    __slots__ = ("_lines", "ageing", "count", "impatient", "key", "lifo_after", "stations")
+    __slots__ = ("_fair", "_lines", "ageing", "count", "impatient", "key", "lifo_after", "stations")
 
-    def __init__(self, key: object, stations: tuple[str, ...], *, ageing: float, lifo_after: float) -> None:
+    def __init__(
+        self, key: object, stations: tuple[str, ...], fair: Fairness, *, ageing: float, lifo_after: float
+    ) -> None:
+        self._fair = fair
         self.key = key
         self.stations = stations
         self.ageing = ageing
         self.lifo_after = lifo_after
         self.count = 0
         self.impatient = 0
-        self._lines: dict[tuple[Priority, bool], Line] = {}
+        self._lines: dict[Slot, Line] = {}
 
     def __iter__(self) -> Iterator[Ticket]:
         for line in self._lines.values():
@@ -147,9 +155,11 @@ class Lane:
 
     def add(self, ticket: Ticket, now: float) -> None:
         """Put a ticket into line at its place."""
-        slot = (ticket.priority, ticket.urgent)
+        slot = _slot(ticket)
         line = self._lines.get(slot)
         if line is None:
+            if len(self._lines) > MOST_LINES:
+                self._lines = {key: each for key, each in self._lines.items() if len(each)}
             line = self._lines[slot] = Line()
         line.add(ticket)
         if not ticket.returned:
@@ -160,14 +170,15 @@ class Lane:
 
     def discard(self, ticket: Ticket) -> None:
         """Take a ticket out of the line."""
-        self._lines[ticket.priority, ticket.urgent].discard(ticket)
+        self._lines[_slot(ticket)].discard(ticket)
         ticket.lane = None
         self.count -= 1
         self.impatient -= ticket.impatient
 
     def granted(self, ticket: Ticket, now: float) -> None:
         """Count a ticket of this lane that goes now."""
-        self._lines[ticket.priority, ticket.urgent].grants.add(now)
+        self._lines[_slot(ticket)].grants.add(now)
+        self._fair.charge(ticket.tenant, ticket.cost.total)
 
     def hopeless(self, now: float, service: float) -> Ticket | None:
         """Return a ticket that will not be answered in time as things go; None when all may be.
@@ -176,7 +187,7 @@ class Lane:
         gets there when those before it are gone, if more go than come. It is given up when that, and the
         answer after it, would be too late, and not before it has spent a quarter of its time.
         """
-        for (_, urgent), line in self._lines.items():
+        for (_, urgent, _), line in self._lines.items():
             oldest = line.arrival() if urgent else None
             if oldest is None or oldest.returned or now - oldest.arrived <= self.lifo_after:
                 continue
@@ -192,18 +203,18 @@ class Lane:
         """Tell whether an urgent line serves its newest first."""
         return any(
             urgent and (head := line.arrival()) is not None and now - head.arrived > self.lifo_after
-            for (_, urgent), line in self._lines.items()
+            for (_, urgent, _), line in self._lines.items()
         )
 
     def first(self, now: float) -> tuple[Rank, Ticket] | None:
         """Return the ticket that should go next and its rank against other lanes' tickets."""
         best: tuple[Rank, Ticket] | None = None
-        for (priority, urgent), line in self._lines.items():
+        for (priority, urgent, tenant), line in self._lines.items():
             head = line.oldest()
             if head is None:
                 continue
             effective = self._effective(priority, now - head.arrived)
-            rank = (effective, head.seq)
+            rank = (effective, self._fair.start(tenant), head.seq)
             if best is None or rank < best[0]:
                 best = (rank, self._pick(line, head, now, urgent=urgent and effective == priority))
         return best
@@ -211,7 +222,7 @@ class Lane:
     def last(self, below: Priority) -> Ticket | None:
         """Return the newest never-refused ticket of the lowest class strictly below `below`."""
         found: Ticket | None = None
-        for (priority, _), line in self._lines.items():
+        for (priority, _, _), line in self._lines.items():
             if priority <= below:
                 continue
             ticket = line.newest()
@@ -224,7 +235,7 @@ class Lane:
     def waiting(self) -> dict[Priority, int]:
         """Count tickets by class."""
         counts: dict[Priority, int] = {}
-        for (priority, _), line in self._lines.items():
+        for (priority, _, _), line in self._lines.items():
             counts[priority] = counts.get(priority, 0) + len(line)
         return counts
 
@@ -240,3 +251,7 @@ class Lane:
         if arrival is not None and not arrival.returned and now - arrival.arrived > self.lifo_after:
             return line.newest() or head
         return head
+
+
+def _slot(ticket: Ticket) -> Slot:
+    return (ticket.priority, ticket.urgent, ticket.tenant)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from llm_client.core.fairness import Fairness
 from llm_client.core.lane import Lane
 from llm_client.core.ticket import State, Ticket
 from llm_client.core.timers import Timers
@@ -22,6 +23,7 @@ class QueueLimits:
         overflow: `reject` or `drop` refuse at the bound, `wait` lets producers block in order.
         ageing: a waiting ticket counts one class higher per this many seconds; inf never.
         lifo_after: an urgent line older than this serves its newest first; inf keeps first-in-first-out.
+        ceilings: by class, the share of an endpoint's limit beyond which the class waits for more urgent ones.
     """
 
     size: int = 10_000
@@ -29,6 +31,7 @@ class QueueLimits:
     overflow: str = "reject"
     ageing: float = 10.0
     lifo_after: float = 2.0
+    ceilings: tuple[float, ...] | None = None
 
 
 class WaitingRoom:
@@ -46,6 +49,7 @@ class WaitingRoom:
     def __init__(self, limits: QueueLimits, fail: Callable[[Ticket, Kind], None]) -> None:
         self.limits = limits
         self.lanes: dict[object, Lane] = {}
+        self.fair = Fairness()
         self.count = 0
         self.bytes = 0
         self.expired = 0
@@ -140,7 +144,7 @@ class WaitingRoom:
         key = (stations, ticket.scope)
         lane = self.lanes.get(key)
         if lane is None:
-            lane = Lane(key, stations, ageing=self.limits.ageing, lifo_after=self.limits.lifo_after)
+            lane = Lane(key, stations, self.fair, ageing=self.limits.ageing, lifo_after=self.limits.lifo_after)
             self.lanes[key] = lane
         lane.add(ticket, now)
         self.count += 1

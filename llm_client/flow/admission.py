@@ -33,6 +33,7 @@ def admit(run: Run, ticket: Ticket) -> Flow[Permit]:
     """
     gate = run.services.gate
     asked = run.now()
+    _under_pressure(run, ticket)
     gate.enter(ticket, asked)
     try:
         if ticket.state is State.WAITING and run.services.listening:
@@ -64,6 +65,20 @@ def admit(run: Run, ticket: Ticket) -> Flow[Permit]:
             )
         )
     return permit
+
+
+def _under_pressure(run: Run, ticket: Ticket) -> None:
+    """Refuse a new call when the profile wants its producers to hear of pressure before the queue is full."""
+    rule = run.plan.pressure
+    if rule is None or ticket.returned:
+        return
+    pressure = run.services.gate.pressure(rule)
+    if pressure.level == "high":
+        hint = "" if pressure.retry_after is None else f"; try again in {pressure.retry_after:.3g} s"
+        raise QueueFullError(
+            f"back-pressure: {rule.kind} is at {pressure.ratio:.2f} of its bound, above {rule.refuse:g}{hint}",
+            retry_after=pressure.retry_after,
+        )
 
 
 def _rejection(run: Run, ticket: Ticket) -> LLMClientError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from llm_client.core.pressure import PressureRule
 from llm_client.core.retry import RetryPolicy
 from llm_client.model import Priority
 from llm_client.wire.dialects import Dialect
@@ -66,6 +67,7 @@ class Plan:
         max_wait: seconds in the queue; inf is as long as the deadline allows.
         circuit_wait: seconds to wait for an open circuit; 0 fails at once.
         fallback_on: kinds of failure that the chain answers.
+        pressure: refuse new calls under high pressure; None never does.
         strict_end: a stream without finish reason is an error even after its end marker.
     """
 
@@ -82,6 +84,7 @@ class Plan:
     fallback: Sequence[Step] = ()
     fallback_on: frozenset[str] = frozenset()
     strict_end: bool = False
+    pressure: PressureRule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

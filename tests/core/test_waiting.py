@@ -7,6 +7,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llm_client.core.fairness import Fairness
 from llm_client.core.lane import Lane, Line
 from llm_client.core.ticket import State, Ticket
 from llm_client.core.waiting import QueueLimits, WaitingRoom
@@ -79,7 +80,7 @@ def test_a_ticket_that_comes_back_counts_once():
 
 def test_waiting_raises_the_class_up_to_high():
     """A low call that has aged two steps stands beside high ones, never above critical."""
-    lane = Lane("k", ("a",), ageing=10.0, lifo_after=inf)
+    lane = Lane("k", ("a",), Fairness(), ageing=10.0, lifo_after=inf)
     old = ticket(1, Priority.LOW, arrived=0.0)
     lane.add(old, 0.0)
     lane.add(ticket(2, Priority.HIGH, arrived=20.0), 0.0)
@@ -93,7 +94,7 @@ def test_waiting_raises_the_class_up_to_high():
 
 def test_a_late_urgent_line_serves_its_newest():
     """Once the head of the urgent line is older than `lifo_after`, the newest can still be in time."""
-    lane = Lane("k", ("a",), ageing=inf, lifo_after=2.0)
+    lane = Lane("k", ("a",), Fairness(), ageing=inf, lifo_after=2.0)
     for seq in range(3):
         lane.add(ticket(seq, arrived=float(seq), deadline=seq + 30.0), 0.0)
 
@@ -103,7 +104,7 @@ def test_a_late_urgent_line_serves_its_newest():
 
 def test_patient_calls_stay_first_in_first_out():
     """Calls with minutes of deadline do not overtake each other."""
-    lane = Lane("k", ("a",), ageing=inf, lifo_after=2.0)
+    lane = Lane("k", ("a",), Fairness(), ageing=inf, lifo_after=2.0)
     for seq in range(3):
         lane.add(ticket(seq, arrived=0.0, deadline=600.0), 0.0)
 
