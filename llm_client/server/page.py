@@ -28,6 +28,7 @@ def router(state: State) -> APIRouter:
     routes = APIRouter()
     html = files(__package__).joinpath("page.html").read_text("utf-8")
     headers = {
+        "content-type": "text/html; charset=utf-8",
         "content-security-policy": policy(html),
         "x-content-type-options": "nosniff",
         "cache-control": "no-cache",
