@@ -15,7 +15,7 @@ from llm_client.errors import ConfigError
 from llm_client.model import Headers, Priority
 from llm_client.wire.problem import decode_json
 
-_MAX_REPORT: Final = 8192  # characters
+_MAX_REPORT: Final = 2048  # characters
 _METRIC: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.:]*)\s*=\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 _KV_CACHE: Final = ("kv_cache_utilization", "kv_cache_usage_perc", "gpu_cache_usage_perc")
 _WAITING: Final = ("num_requests_waiting", "waiting_requests")

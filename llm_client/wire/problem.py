@@ -7,7 +7,6 @@ is not asked: it is often missing and sometimes wrong.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,7 +18,6 @@ from llm_client.wire.words import ECHO, PROXY_CODES, collapse
 
 # A message or page longer than this says nothing more; patterns are matched on this much of it.
 MAX_TEXT: Final = 16_384
-_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _NOTHING: Final = frozenset({"", "none", "null"})
 _MAX_DEPTH: Final = 200
 _LEVELS: Final = 3  # a message that is JSON is opened twice
@@ -89,9 +87,7 @@ def read_problem(body: bytes) -> Problem | None:
             pass  # cut or broken: its words still count
     message = text
     if text[0] == "<":
-        found = _TITLE.search(text[:MAX_TEXT])
-        if found:
-            message = " ".join(found[1].split())
+        message = _title(text[:MAX_TEXT]) or text
     return Problem(message=message[:MAX_TEXT], text=collapse(text[:MAX_TEXT]), body=text[:MAX_TEXT])
 
 
@@ -150,6 +146,15 @@ def is_problem(data: Mapping[str, Any]) -> bool:
         return True
     speaks = any(isinstance(data.get(name), str) for name in ("message", "detail", "title"))
     return speaks and any(True for _ in _numbers(data))
+
+
+def _title(page: str) -> str:
+    """Return the title of an HTML page; three searches, because a pattern can be made slow by a hostile page."""
+    low = page.lower()
+    start = low.find("<title")
+    start = low.find(">", start) + 1 if start >= 0 else 0
+    end = low.find("</title", start) if start else -1
+    return " ".join(page[start:end].split()) if end > 0 else ""
 
 
 def _shallow(data: object) -> bool:

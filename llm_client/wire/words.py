@@ -95,7 +95,7 @@ RATE_WORD: Final = _any("rate_?limit", "too_?many_?requests", "throttl", "resour
 TOO_LARGE: Final = re.compile(r"request too large.{0,400}?\blimit:? ([0-9][0-9,]*).{0,80}?\brequested:? ([0-9][0-9,]*)")
 
 # Where a validation error starts to repeat the caller's input, whose words are not the server's.
-ECHO: Final = re.compile(r"""[,\s]*(?:\\*['"]input\\*['"]\s*:|\binput_value=).*""", re.DOTALL)
+ECHO: Final = re.compile(r"""(?:\\*['"]input\\*['"]\s*:|\binput_value=).*""", re.DOTALL)
 
 # LMDeploy's proxy numbers its failures itself, inside HTTP 200.
 PROXY_CODES: Final = {10400: 404, 10401: 503, 10402: 504}

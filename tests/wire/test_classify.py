@@ -1,12 +1,14 @@
 """Error answers, faults and odd successes: the rows of the decision table and what follows them."""
 
 import json
+from time import process_time
 
 import pytest
 from llm_client.flow.effects import FaultKind
 from llm_client.model import Headers, Kind, RetryHint
 from llm_client.wire import PEEKED, ROUTES, route_of
 from llm_client.wire.classify import of_fault, of_frame, of_response
+from llm_client.wire.failure import to_error
 
 
 def answer(status, body=b"", headers=(), *, route="chat", **options):
@@ -248,6 +250,23 @@ def test_amazons_error_type_header_is_the_type_where_the_body_has_none():
         answer(429, {"message": "m"}, {"x-amzn-ErrorType": "ThrottlingException:http://x"}).type
         == "ThrottlingException"
     )
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        ",", " ", "request too large ", "request too large limit: 1 ", "account ", "quotaid:", "<title", "<title>",
+        "'input", "try again in ", "input token count (1", "sk-", '{"error":', "[", '\\"', "retry in 1 ",
+    ],
+)  # fmt: skip
+def test_no_body_makes_the_patterns_slow(unit):
+    """64 kB of the worst text for each pattern cost milliseconds, not minutes."""
+    body = (unit * (65_536 // len(unit))).encode()
+    started = process_time()
+    for _ in range(3):
+        to_error(answer(429, body), body=body)
+
+    assert process_time() - started < 3
 
 
 # Errors inside a success.
