@@ -44,7 +44,13 @@ def delta(text: str | None = None, *, finish: str | None = None, role: bool = Fa
     content: dict[str, Any] = {"role": "assistant"} if role else {}
     if text is not None:
         content["content"] = text
-    return event({"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": content, "finish_reason": finish}]})
+    return event(
+        {
+            "id": "c",
+            "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": content, "finish_reason": finish}],
+        }
+    )
 
 
 DONE = event(b"[DONE]")
@@ -215,7 +221,9 @@ class Bench:
     def station(self) -> Any:
         return self.pool.endpoints[0]
 
-    def call(self, text: str = "hi", *, stream: bool = False, profile: str = "default", route: str = "chat", **options: Any) -> Call:
+    def call(
+        self, text: str = "hi", *, stream: bool = False, profile: str = "default", route: str = "chat", **options: Any
+    ) -> Call:
         body: dict[str, Any] = {"model": options.pop("model", "m"), "messages": [{"role": "user", "content": text}]}
         body |= options.pop("body", {})
         if stream:
@@ -324,8 +332,9 @@ def _whole(flow: Flow[Reply], result: Result) -> Flow[Reply]:
         return reply
     try:
         while (yield from read_on(delivery)) is not None:
-            result.text = delivery.text
+            pass
     finally:
+        result.text = delivery.text
         delivery.give_up()
     yield Close(delivery.exchange)
     return reply
