@@ -12,6 +12,7 @@ HOSTS = {
     "new": [
         "smoke_openai.py",
         "smoke_readme.py",
+        "smoke_migration.py",
         "smoke_langchain.py",
         "smoke_litellm.py",
         "smoke_pydantic_ai.py",
