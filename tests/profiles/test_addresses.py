@@ -53,6 +53,7 @@ def test_an_explicit_path_is_left_alone():
         ("http://u:sk-canary@h", "end up in logs"),
         ("http://h/v1?api-version=1&k=sk-canary", "write parameters as query"),
         ("http://h/v1#x", "write parameters as query"),
+        ("http://h/v1?", "write parameters as query"),
         ("http://h/v1/chat/completions", "leave /chat/completions out"),
         ("http://h/v1/models/", "leave /models out"),
         ("http://h/${A}", "still holds a reference"),

@@ -253,6 +253,7 @@ def test_explain_shows_what_holds():
         "profiles.a.fallback": "[cached]",
         "profiles.a.hedge": "off",
         "profiles.a.endpoints": "all",
+        "pool.endpoints[0].account": "a",
     }.items() <= rows.items()
 
 

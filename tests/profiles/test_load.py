@@ -1,13 +1,18 @@
 """Files, texts and base URLs become a validated file, quickly, or a ConfigError that says everything at once."""
 
+import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from llm_client.errors import ConfigError
-from llm_client.profiles import built_in, parse
+from llm_client.profiles import built_in, merge, parse
+from llm_client.profiles.hints import paths
 from llm_client.profiles.load import load
 from llm_client.profiles.types import File, PoolSpec, Profile
 from tests.profiles.helpers import mistakes
@@ -188,3 +193,39 @@ def test_importing_profiles_loads_no_parser():
     done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.strip() == "[]"
+
+
+KEYS = sorted({path.rpartition(".")[2].strip("<>[]") for path in paths()} | {"x-note", "a", "default", "on"})
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 5),
+    st.floats(),
+    st.sampled_from(["", "off", "on", "3s", "600/min", "1MB", "0600", "${A}", "${B:-x}", "${", "static", "fixed", "m"]),
+    st.sampled_from(["http://h", "high", "all", "latency", "a", "default", "os:getcwd", "file:/no", "\u00e9", "\x00"]),
+)
+TREES = st.recursive(
+    VALUES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)),
+    max_leaves=25,
+)
+SECTIONS = st.dictionaries(st.sampled_from(KEYS), TREES, max_size=5)
+
+
+@settings(deadline=None)
+@given(SECTIONS, SECTIONS)
+def test_whatever_is_written_is_read_or_refused(pool, profile):
+    """In Python and, as JSON is YAML, in a file: a File or a ConfigError, and nothing else."""
+    with suppress(ConfigError):
+        assert isinstance(merge(built_in(env={}), pool=pool, profile=profile), File)
+    document = {"pool": pool, "profiles": {"default": profile, "a": profile}}
+    with suppress(ConfigError):
+        assert isinstance(parse(json.dumps(document), env={"A": "3s"}), File)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200))
+def test_whatever_text_is_read_or_refused(text):
+    """Most of it is no YAML at all."""
+    with suppress(ConfigError):
+        assert isinstance(parse(text, env={}), File)

@@ -222,6 +222,7 @@ def test_the_store_is_memory():
     said = pool_mistakes("store: {kind: redis, url: 'redis://:sk-canary@h', on_error: local}")
     assert "pool.store.kind: a shared store is not available in this version; write memory" in said
     assert "canary" not in said
+    assert "mistakes" not in said
     assert "url: has no effect while kind is memory" in pool_mistakes("store: {url: 'redis://h'}")
 
 
@@ -288,6 +289,16 @@ def test_limits_of_nobody_are_refused():
     assert "models.x: has no effect: no endpoint serves this model; there are: m" in pool_mistakes(
         f"limits: {{models: {{x: {{requests: 1/s}}}}}}, {servers}"
     )
+
+
+def test_null_takes_an_entry_out_of_a_table():
+    """As `extends` and constructors do."""
+    from llm_client.profiles import merge
+
+    file = read("pool: {limits: {models: {a: {requests: 1/s}, b: {requests: 2/s}}}}")
+
+    assert list(merge(file, pool={"limits": {"models": {"a": None}}}).pool.limits.models) == ["b"]
+    assert list(endpoint("models: {m: served, n: null}").models) == ["m"]
 
 
 def test_every_key_of_an_endpoint_is_read():

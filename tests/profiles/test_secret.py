@@ -129,6 +129,16 @@ def test_a_file_with_a_literal_secret_refuses_to_be_pickled(keys):
     assert CANARY not in str(caught.value)
 
 
+def test_a_literal_that_was_taken_out_forbids_nothing():
+    """Overridden under another spelling, it is gone."""
+    file = read(f"pool: {{http: {{headers: {{X-Token: {CANARY}}}}}}}")
+    without = merge(file, pool={"http": {"headers": {"x-token": None}}})
+
+    assert pickle.loads(pickle.dumps(without.pool.http.headers)) == {}
+    with pytest.raises(TypeError):
+        pickle.dumps(file)
+
+
 def test_a_scheme_before_a_reference_is_no_secret(monkeypatch):
     """`Bearer ${KEY}` pickles as it stands."""
     monkeypatch.setenv("KEY_OF_TEST", "k")
