@@ -88,13 +88,17 @@ class Gate:
                 self._owners[ticket.owner] += 1
             if self._closed or not ticket.stations:
                 self._fail(ticket, Kind.CANCELLED if self._closed else Kind.NOT_FOUND)
-            elif ticket.expires <= now:
-                self._fail(ticket, Kind.DEADLINE if ticket.expires >= ticket.deadline else Kind.QUEUE_TIMEOUT)
+            elif ticket.deadline <= now:
+                self._fail(ticket, Kind.DEADLINE)
             elif self._admission.too_late(ticket, ticket.stations, now):
                 self._fail(ticket, Kind.DEADLINE_UNREACHABLE)
             elif ticket.impatient and self._admission.all_closed(ticket.stations, now):
                 self._fail(ticket, Kind.CIRCUIT_OPEN)
-            elif not self._admission.at_once(ticket, now, self._notices):
+            elif self._admission.at_once(ticket, now, self._notices):
+                pass
+            elif ticket.expires <= now:
+                self._fail(ticket, Kind.QUEUE_TIMEOUT)
+            else:
                 self._room.add(ticket, now)
                 self._pump(now)
                 if not ticket.returned:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from llm_client import (
     APITimeoutError,
     AuthenticationError,
@@ -29,8 +28,8 @@ def test_a_plain_call_is_one_request():
 
     assert result.ok
     assert b"hello" in result.reply.body
-    assert 1 == len(bench.server.requests)
-    assert IDLE == bench.idle()
+    assert len(bench.server.requests) == 1
+    assert bench.idle() == IDLE
 
 
 def test_a_long_plain_answer_is_one_request():
@@ -41,7 +40,7 @@ def test_a_long_plain_answer_is_one_request():
     bench.run()
 
     assert result.ok
-    assert 1 == len(bench.server.requests)
+    assert len(bench.server.requests) == 1
     assert pytest.approx(180.0) == result.elapsed
 
 
@@ -53,12 +52,12 @@ def test_a_refusal_inside_a_stream_is_a_refusal():
     result = bench.start(stream=True)
     bench.run()
 
-    assert "hello" == result.text
-    assert 2 == len(bench.server.requests)
+    assert result.text == "hello"
+    assert len(bench.server.requests) == 2
     first, second = result.reply.run.records
-    assert (True, "overloaded") == (first.refusal, first.kind)
-    assert (False, None) == (second.refusal, second.kind)
-    assert "closed" == bench.station.breaker.state
+    assert (first.refusal, first.kind) == (True, "overloaded")
+    assert (second.refusal, second.kind) == (False, None)
+    assert bench.station.breaker.state == "closed"
 
 
 def test_a_refused_call_is_never_sent_before_its_retry_after():
@@ -71,7 +70,7 @@ def test_a_refused_call_is_never_sent_before_its_retry_after():
 
     assert result.ok
     assert 7.0 <= second - first <= 7.0 * 1.5 + 0.1
-    assert 7.0 <= result.reply.meta.waited["retry_after"]
+    assert result.reply.meta.waited["retry_after"] >= 7.0
 
 
 def test_refusals_cost_neither_attempts_nor_budget():
@@ -82,7 +81,7 @@ def test_refusals_cost_neither_attempts_nor_budget():
     bench.run()
 
     assert result.ok
-    assert 11 == len(bench.server.requests)
+    assert len(bench.server.requests) == 11
 
 
 def test_one_attempt_means_one_request():
@@ -93,8 +92,8 @@ def test_one_attempt_means_one_request():
     bench.run()
 
     assert isinstance(result.error, RateLimitError)
-    assert 1 == len(bench.server.requests)
-    assert 1.0 == result.error.retry_after
+    assert len(bench.server.requests) == 1
+    assert result.error.retry_after == 1.0
 
 
 def test_a_failure_is_retried_and_the_last_real_error_is_raised():
@@ -105,9 +104,9 @@ def test_a_failure_is_retried_and_the_last_real_error_is_raised():
     bench.run()
 
     assert type(result.error) is InternalServerError
-    assert [500, 500, 500] == [each.status for each in result.error.attempts]
-    assert "r2" == result.error.request_id
-    assert IDLE == bench.idle()
+    assert [each.status for each in result.error.attempts] == [500, 500, 500]
+    assert result.error.request_id == "r2"
+    assert bench.idle() == IDLE
 
 
 def test_a_permanent_error_is_one_request():
@@ -118,7 +117,7 @@ def test_a_permanent_error_is_one_request():
     bench.run()
 
     assert isinstance(result.error, AuthenticationError)
-    assert 1 == len(bench.server.requests)
+    assert len(bench.server.requests) == 1
 
 
 def test_a_wait_beyond_the_cap_is_raised_at_once():
@@ -129,8 +128,8 @@ def test_a_wait_beyond_the_cap_is_raised_at_once():
     bench.run()
 
     assert isinstance(result.error, RateLimitError)
-    assert 86400.0 == result.error.retry_after
-    assert 0.1 > result.elapsed
+    assert result.error.retry_after == 86400.0
+    assert result.elapsed < 0.1
 
 
 def test_a_wait_past_the_deadline_is_raised_at_once():
@@ -141,7 +140,7 @@ def test_a_wait_past_the_deadline_is_raised_at_once():
     bench.run()
 
     assert isinstance(result.error, RateLimitError)
-    assert 0.1 > result.elapsed
+    assert result.elapsed < 0.1
 
 
 def test_the_deadline_covers_attempts_and_waits():
@@ -153,7 +152,7 @@ def test_the_deadline_covers_attempts_and_waits():
     assert isinstance(result.error, DeadlineExceededError)
     assert isinstance(result.error.__cause__, APITimeoutError)
     assert pytest.approx(1.5, abs=0.01) == result.elapsed
-    assert 2 >= len(bench.server.requests)
+    assert len(bench.server.requests) <= 2
     assert "1.5 s" in str(result.error)
 
 
@@ -170,9 +169,9 @@ def test_a_stream_without_first_content_times_out_and_is_retried():
     result = bench.start(stream=True)
     bench.run()
 
-    assert "hello" == result.text
-    assert 2 == len(bench.server.requests)
-    assert "timeout" == result.reply.run.records[0].kind
+    assert result.text == "hello"
+    assert len(bench.server.requests) == 2
+    assert result.reply.run.records[0].kind == "timeout"
 
 
 def test_a_stream_that_stalls_raises_with_its_partial_text():
@@ -183,10 +182,10 @@ def test_a_stream_that_stalls_raises_with_its_partial_text():
     bench.run()
 
     assert isinstance(result.error, StreamInterruptedError)
-    assert "The answer is" == result.error.partial
+    assert result.error.partial == "The answer is"
     assert pytest.approx(2.2, abs=0.01) == result.elapsed
-    assert 1 == len(bench.server.requests)
-    assert IDLE == bench.idle()
+    assert len(bench.server.requests) == 1
+    assert bench.idle() == IDLE
 
 
 def test_keep_alive_comments_are_no_progress():
@@ -198,7 +197,7 @@ def test_keep_alive_comments_are_no_progress():
     bench.run()
 
     assert isinstance(result.error, StreamInterruptedError)
-    assert 2.5 > result.elapsed
+    assert result.elapsed < 2.5
 
 
 def test_a_cut_stream_is_not_a_success():
@@ -209,7 +208,7 @@ def test_a_cut_stream_is_not_a_success():
     bench.run()
 
     assert isinstance(result.error, StreamInterruptedError)
-    assert "The answer is" == result.error.partial
+    assert result.error.partial == "The answer is"
 
 
 def test_a_stale_connection_is_replaced_without_an_attempt():
@@ -220,9 +219,9 @@ def test_a_stale_connection_is_replaced_without_an_attempt():
     bench.run()
 
     assert result.ok
-    assert 2 == len(bench.server.requests)
-    assert 1 == len(result.reply.run.records)
-    assert 0.2 > result.elapsed
+    assert len(bench.server.requests) == 2
+    assert len(result.reply.run.records) == 1
+    assert result.elapsed < 0.2
 
 
 def test_a_failed_connect_is_tried_again_until_the_server_is_there():
@@ -233,7 +232,7 @@ def test_a_failed_connect_is_tried_again_until_the_server_is_there():
     bench.run()
 
     assert result.ok
-    assert 5 == len(bench.server.requests)
+    assert len(bench.server.requests) == 5
 
 
 def test_all_attempts_of_a_call_carry_one_idempotency_key():
@@ -247,10 +246,10 @@ def test_all_attempts_of_a_call_carry_one_idempotency_key():
     headers = [dict(request.headers) for _, request in bench.server.requests]
     keys = [each["idempotency-key"] for each in headers]
 
-    assert 1 == len(set(keys[:3]))
+    assert len(set(keys[:3])) == 1
     assert keys[3] != keys[0]
-    assert ["1", "2", "3", "1"] == [each["x-llm-client-attempt"] for each in headers]
-    assert 1 == len({request.body for _, request in bench.server.requests[:3]})
+    assert [each["x-llm-client-attempt"] for each in headers] == ["1", "2", "3", "1"]
+    assert len({request.body for _, request in bench.server.requests[:3]}) == 1
 
 
 def test_an_unknown_outcome_is_not_repeated_when_forbidden():
@@ -260,7 +259,7 @@ def test_an_unknown_outcome_is_not_repeated_when_forbidden():
     result = bench.start()
     bench.run()
 
-    assert 1 == len(bench.server.requests)
+    assert len(bench.server.requests) == 1
     assert any("outcome unknown" in note for note in result.error.__notes__)
 
 
@@ -277,10 +276,10 @@ def test_an_open_circuit_with_a_fallback_answers_at_once():
     streamed = bench.start(stream=True)
     bench.run()
 
-    assert 1 == len(bench.server.requests)
+    assert len(bench.server.requests) == 1
     assert b"busy" in second.reply.body
-    assert "static" == second.reply.meta.fallback
-    assert 0.0 == second.elapsed
+    assert second.reply.meta.fallback == "static"
+    assert second.elapsed == 0.0
     assert b"busy" in streamed.reply.body
 
 
@@ -302,9 +301,9 @@ def test_a_callable_fallback_sees_the_error():
     result = bench.start(fallback=lambda data, error: seen.append((data["model"], error.kind)) or "sorry")
     bench.run()
 
-    assert [("m", "overloaded")] == seen
+    assert seen == [("m", "overloaded")]
     assert b"sorry" in result.reply.body
-    assert "callable" == result.reply.meta.fallback
+    assert result.reply.meta.fallback == "callable"
 
 
 def test_without_a_fallback_a_call_waits_for_the_probe():
@@ -314,7 +313,7 @@ def test_without_a_fallback_a_call_waits_for_the_probe():
     bench.start()
     bench.run()
 
-    assert "open" == bench.station.breaker.state
+    assert bench.station.breaker.state == "open"
 
     second = bench.start()
     bench.run()
@@ -327,7 +326,11 @@ def test_the_classic_circuit_fails_at_once():
     """Three refusals open it for ten seconds; meanwhile nothing is sent and callers are told when to come back."""
     bench = Bench(
         pool={
-            "breaker": {"failures": 3, "counts": ["failures", "rate_limited", "overloaded", "timeout"], "open_for": 10.0},
+            "breaker": {
+                "failures": 3,
+                "counts": ["failures", "rate_limited", "overloaded", "timeout"],
+                "open_for": 10.0,
+            },
             "concurrency": {"kind": "off"},
         },
         profile={"retry": {"attempts": 1}},
@@ -340,14 +343,14 @@ def test_the_classic_circuit_fails_at_once():
     bench.run()
 
     assert isinstance(blocked.error, CircuitOpenError)
-    assert 10.0 == pytest.approx(blocked.error.retry_after, abs=0.01)
-    assert 3 == len(bench.server.requests)
+    assert pytest.approx(blocked.error.retry_after, abs=0.01) == 10.0
+    assert len(bench.server.requests) == 3
 
     later = bench.at(bench.world.now + 10.1)
     bench.run()
 
     assert later.ok
-    assert ["open", "half_open"] == [each.new for each in bench.events if type(each).__name__ == "BreakerChanged"][:2]
+    assert [each.new for each in bench.events if type(each).__name__ == "BreakerChanged"][:2] == ["open", "half_open"]
 
 
 def test_a_full_queue_says_so():
@@ -358,7 +361,7 @@ def test_a_full_queue_says_so():
 
     assert first.ok
     assert isinstance(second.error, QueueFullError)
-    assert IDLE == bench.idle()
+    assert bench.idle() == IDLE
 
 
 def test_max_wait_bounds_the_queue():
@@ -373,6 +376,19 @@ def test_max_wait_bounds_the_queue():
 
     assert isinstance(second.error, QueueTimeoutError)
     assert pytest.approx(2.0) == second.elapsed
+
+
+def test_a_call_that_may_not_wait_is_served_when_a_slot_is_free():
+    """`queue.max_wait: 0` forbids waiting, not being served at once."""
+    bench = Bench(
+        pool={"concurrency": {"kind": "fixed", "limit": 1}}, profile={"queue": {"max_wait": 0.0}, "deadline": 60.0}
+    )
+    first, second = bench.start(), bench.start()
+    bench.run()
+
+    assert first.ok
+    assert isinstance(second.error, QueueTimeoutError)
+    assert 0.0 == second.elapsed
 
 
 def test_urgent_calls_are_next():
@@ -396,7 +412,7 @@ def test_a_backing_off_call_holds_no_slot():
 
     assert first.ok
     assert second.ok
-    assert 2.0 > second.elapsed
+    assert second.elapsed < 2.0
 
 
 def test_a_refused_call_goes_to_the_other_replica_at_once():
@@ -407,7 +423,7 @@ def test_a_refused_call_goes_to_the_other_replica_at_once():
     bench.run()
 
     assert all(each.ok for each in results)
-    assert 5.0 > max(each.elapsed for each in results)
+    assert max(each.elapsed for each in results) < 5.0
 
 
 def test_loading_is_waited_out_and_opens_no_circuit():
@@ -419,7 +435,7 @@ def test_loading_is_waited_out_and_opens_no_circuit():
     bench.run()
 
     assert result.ok
-    assert "closed" == bench.station.breaker.state
+    assert bench.station.breaker.state == "closed"
     assert any(type(each).__name__ == "CoolDownStarted" for each in bench.events)
 
 
@@ -432,4 +448,4 @@ def test_a_closed_pool_fails_what_waits():
     bench.run()
 
     assert isinstance(second.error, RuntimeError)
-    assert IDLE == bench.idle()
+    assert bench.idle() == IDLE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from llm_client import InternalServerError
 from tests.virtual import DONE, IDLE, Bench, FaultKind, answer, delta, error_body, fault, sse, status
 
@@ -21,7 +20,9 @@ def story(bench, stream):
         status(429, error_body("slow down"), after=0.05, retry_after="1"),
         fault(FaultKind.STALE, after=0.05),
         status(500, error_body("boom"), after=0.05),
-        sse((0.1, delta(role=True)), (0.4, delta("a")), (0.8, delta("b", finish="stop") + DONE)) if stream else answer(0.8),
+        sse((0.1, delta(role=True)), (0.4, delta("a")), (0.8, delta("b", finish="stop") + DONE))
+        if stream
+        else answer(0.8),
     )
     bench.start("blocker")
     return bench.at(0.1, "victim", stream=stream, priority="high")
@@ -57,7 +58,7 @@ def test_cancelling_at_any_instant_gives_everything_back(stream):
         others = sent[0] + (0 if len(bench.results) == 2 and bench.results[0].over else 1)
 
         assert len(bench.server.requests) <= others
-        assert IDLE == bench.idle()
+        assert bench.idle() == IDLE
 
         after = bench.start("after")
         bench.server.scripts.clear()
@@ -76,18 +77,18 @@ def test_a_cancelled_probe_leaves_the_circuit_half_open_and_its_place_free():
     probe = bench.start()
     bench.world.run(bench.world.now + 0.1)
 
-    assert "half_open" == bench.station.breaker.state
+    assert bench.station.breaker.state == "half_open"
 
     probe.process.cancel(Cancelled())
 
-    assert "half_open" == bench.station.breaker.state
-    assert 0 == bench.station.breaker.probing
+    assert bench.station.breaker.state == "half_open"
+    assert bench.station.breaker.probing == 0
 
     after = bench.start()
     bench.run()
 
     assert after.ok
-    assert "closed" == bench.station.breaker.state
+    assert bench.station.breaker.state == "closed"
 
 
 def test_a_storm_of_cancellations_leaves_nothing():
@@ -109,7 +110,7 @@ def test_a_storm_of_cancellations_leaves_nothing():
     bench.run()
     hit = [each for each in cancelled if each.error is not None]
 
-    assert IDLE == bench.idle()
-    assert 2000 < sum(isinstance(each.error, Cancelled) for each in hit)
+    assert bench.idle() == IDLE
+    assert sum(isinstance(each.error, Cancelled) for each in hit) > 2000
     assert {Cancelled, InternalServerError} == {type(each.error) for each in hit}  # the latter failed before
-    assert "closed" == bench.station.breaker.state
+    assert bench.station.breaker.state == "closed"

@@ -1,4 +1,4 @@
-"""A script written for openai-python: chat, stream, tools and five kinds of trouble. Run with `-m llm_client` or `openai`.
+"""A script for openai-python: chat, stream, tools, five kinds of trouble. Run with `llm_client` or `openai`.
 
 Everything below the two imports is the same for both; it prints what it saw, and both must print the same.
 """
