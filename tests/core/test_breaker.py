@@ -145,6 +145,27 @@ def test_slow_first_tokens_open_it():
     assert breaker.drain()[0].reason == "slow first tokens"
 
 
+def test_seven_slow_of_ten_do_not_open_it():
+    """The share decides, not the count."""
+    breaker = make()
+    for number in range(10):
+        breaker.settle(breaker.acquire(0.0), 0.0, "success", slow=number >= 3)
+
+    assert breaker.state == "closed"
+
+
+def test_half_of_the_open_time_is_random():
+    """Clients that lost a server together do not come back together."""
+    waits = []
+    for seed in range(400):
+        breaker = make(seed, failures=1, open_base=8.0)
+        fail(breaker, 0.0)
+        waits.append(breaker.until)
+
+    assert 4.0 <= min(waits) < 4.1
+    assert 7.9 < max(waits) <= 8.0
+
+
 def test_b7_lost_probes_free_their_places_within_the_lease():
     """B7: probes that nobody settles hold their places for thirty seconds, not for ever."""
     breaker = opened()

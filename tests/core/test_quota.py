@@ -74,6 +74,49 @@ def test_a_fixed_window_is_not_mistaken_for_one():
     assert static.wait(3.0, 3.0) == 3.0
 
 
+@pytest.mark.parametrize(
+    ("reset", "refill", "rolling"),
+    [
+        (58.1, 57.0, False),  # the end moved by 2.1 s of 60: within what latency and rounding do
+        (60.0, 57.0, True),
+        (60.0, 54.0, False),  # 6 s off what our rate predicts
+        (60.0, 66.0, True),
+        (62.0, 54.9, False),
+    ],
+)
+def test_a_moving_end_must_fit_our_rate(reset, refill, rolling):
+    """Both signs are needed: the end moves by more than noise, and stands where our rate puts it."""
+    quota = Quota()
+    quota.observe(30.0, 57.0, 0.0, scarce=True, refill=57.0)
+    quota.observe(29.0, reset, 1.0, scarce=True, refill=refill)
+
+    assert (quota.wait(31.0, 1.0) == 0.0) == rolling
+
+
+def test_short_windows_may_wobble_by_a_second():
+    """Whole-second headers round."""
+    quota = Quota()
+    quota.observe(5.0, 2.0, 0.0, scarce=True, refill=2.0)
+    quota.observe(4.0, 2.0, 0.9, scarce=True, refill=2.0)
+    assert quota.wait(6.0, 0.9) == pytest.approx(1.1)
+
+    quota.observe(4.0, 2.0, 1.5, scarce=True, refill=2.0)
+    assert quota.wait(6.0, 1.5) == 0.0
+
+
+def test_a_window_of_half_a_second_counts():
+    """Hosted services reset within milliseconds."""
+    quota = Quota()
+    quota.observe(0.0, 0.5, 0.0, scarce=True, refill=60.0)
+
+    assert quota.wait(1.0, 0.0) == 0.5
+
+
+def test_the_longest_hold_is_two_minutes():
+    """As for every advisory wait."""
+    assert LONGEST == 120.0
+
+
 @pytest.mark.parametrize("reset", [None, 0.0, -1.0, float("nan"), float("inf")])
 def test_a_reset_nobody_can_wait_for_is_ignored(reset):
     """Sentinels and nonsense hold nothing back."""

@@ -8,7 +8,7 @@ import pytest
 import tenacity
 from hypothesis import given
 from hypothesis import strategies as st
-from llm_client.core.backoff import Constant, Exponential
+from llm_client.core.backoff import Constant, Exponential, FullJitter
 from llm_client.core.retry import SHORTEST, Retry, RetryPolicy, Stop, Why
 from llm_client.errors import ConfigError
 from llm_client.model import OK, Kind, Outcome, RetryHint
@@ -169,7 +169,10 @@ def test_unknown_outcomes_are_repeated_only_where_allowed(outcome):
     assert decide(RetryPolicy(unknown_outcome=False), outcome) == Stop(Why.OUTCOME_UNKNOWN)
 
 
-@pytest.mark.parametrize("outcome", [REFUSED, UNSENT, FAILED])
+MOVED = Outcome(kind=Kind.PROTOCOL, retryable=True, status=300)
+
+
+@pytest.mark.parametrize("outcome", [REFUSED, UNSENT, FAILED, MOVED])
 def test_known_outcomes_are_repeated_anyway(outcome):
     """A refusal, an unsent request and a 503 did no work."""
     assert isinstance(decide(RetryPolicy(unknown_outcome=False), outcome, refusals=1), Retry)
@@ -219,6 +222,15 @@ def test_users_retry_strategies_replace_the_verdict_of_the_outcome():
 
     assert decide(only_values, FAILED, error=KeyError()) == Stop(Why.NOT_RETRYABLE)
     assert isinstance(decide(only_values, unlisted), Retry)
+
+
+def test_the_defaults_are_those_of_the_built_in_profile():
+    """A changed default is a changed promise: here it is said twice."""
+    policy = RetryPolicy()
+
+    assert (policy.attempts, policy.refusals, policy.cap, policy.unknown_outcome) == (5, 50, 120.0, True)
+    assert policy.wait == FullJitter(base=0.5, cap=20.0)
+    assert RetryPolicy(cap=0.0, refusals=0).cap == 0.0
 
 
 async def asynchronous(state):
