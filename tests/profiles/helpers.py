@@ -47,3 +47,13 @@ def default(keys, **env):
 def default_mistakes(keys, **env):
     """Return what is said about a default profile that must not be accepted."""
     return mistakes(f"profiles: {{default: {{{keys}}}}}", **env)
+
+
+def pool(keys, **env):
+    """Return the pool of a file, from its keys in flow style."""
+    return read(f"pool: {{{keys}}}", **env).pool
+
+
+def pool_mistakes(keys, **env):
+    """Return what is said about a pool that must not be accepted."""
+    return mistakes(f"pool: {{{keys}}}", **env)
