@@ -100,6 +100,9 @@ class Admission:
                 continue
             rank, ticket = best
             lane = ticket.lane
+            if ticket.deadline <= now:
+                room.give_up(ticket, Kind.DEADLINE)
+                continue
             if self.too_late(ticket, lane.stations, now):
                 room.give_up(ticket, Kind.DEADLINE_UNREACHABLE)
                 continue

@@ -97,7 +97,7 @@ class Gate:
             elif self._admission.at_once(ticket, now, self._notices):
                 pass
             elif ticket.expires <= now:
-                self._fail(ticket, Kind.QUEUE_TIMEOUT)
+                self._fail(ticket, Kind.QUEUE_TIMEOUT)  # it may not wait
             else:
                 self._room.add(ticket, now)
                 self._pump(now)
@@ -321,6 +321,7 @@ class Gate:
     def _pump(self, now: float) -> None:
         self._room.advance(now)
         at = self._admission.pump(now, self._notices)
+        self._room.expire(now)
         self._next = min(at, self._room.next_event())
 
     def _fail(self, ticket: Ticket, reason: Kind) -> None:

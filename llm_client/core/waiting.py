@@ -99,18 +99,21 @@ class WaitingRoom:
                 self.give_up(ticket, Kind.QUEUE_FULL)
 
     def advance(self, now: float) -> None:
-        """Expire what is out of time, put opened tickets back into line, let producers in."""
-        for ticket in self._expiries.due(now):
-            self.expired += 1
-            self.give_up(ticket, Kind.DEADLINE if ticket.expires >= ticket.deadline else Kind.QUEUE_TIMEOUT)
+        """Put opened tickets back into line, let producers in."""
         for ticket in self._openings.due(now):
             self.remove(ticket)
             self.place(ticket, now)
         while self._hall and not self._full(self._hall[0]):
             self.place(self._hall.popleft(), now)
 
+    def expire(self, now: float) -> None:
+        """Give up what is out of time; after the grants, for a call that may not wait may still be served."""
+        for ticket in self._expiries.due(now):
+            self.expired += 1
+            self.give_up(ticket, Kind.DEADLINE if ticket.expires >= ticket.deadline else Kind.QUEUE_TIMEOUT)
+
     def next_event(self) -> float:
-        """Return when `advance` has something to do; inf when never."""
+        """Return when `advance` or `expire` has something to do; inf when never."""
         return min(self._expiries.next(), self._openings.next())
 
     @property

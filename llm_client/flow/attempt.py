@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from llm_client.core.permit import Permit
 from llm_client.errors import LLMClientError
 from llm_client.events import AttemptStarted
+from llm_client.flow.bearer import clean_token, has_own_key
 from llm_client.flow.delivery import Delivery, announce
 from llm_client.flow.effects import Close, Exchange, Fault, FaultKind, Flow, Invoke, Peek, Send
+from llm_client.flow.measured import refuses_streaming
 from llm_client.flow.prepare import prepare
 from llm_client.flow.run import Failed, Reply, Run
-from llm_client.model import OK, Headers, Outcome, Usage
+from llm_client.model import OK, Headers, Kind, Outcome, Usage
 from llm_client.wire import PEEKED
 from llm_client.wire.classify import of_fault, of_response
 from llm_client.wire.failure import to_error
@@ -27,8 +29,15 @@ ERROR_LIMIT = 65_536
 
 @dataclass(slots=True)
 class _Reading:
-    """What was read of one answer before it was judged."""
+    """What was read of one answer before it was judged.
 
+    Attributes:
+        streamed: the server was asked for a stream, by the caller or under the hood.
+        hidden: under the hood: the caller gets the whole answer.
+    """
+
+    streamed: bool
+    hidden: bool
     raw: list[bytes] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     reader: StreamReader | None = None
@@ -48,24 +57,25 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
 
     The permit is settled here, or handed to the reply's delivery.
     """
-    started = run.now()
-    number = len(run.records) + 1
     run.limit = permit.station.limit.limit
-    reading = _Reading()
-    exchange: Exchange | None = None
     handed = False
+    started = run.now()
     try:
-        if run.services.listening:
-            run.emit(
-                AttemptStarted(
-                    at=started, call=run.call.id, profile=run.plan.name, endpoint=permit.endpoint, number=number
-                )
-            )
-        try:
-            exchange = yield from _send(run, permit, started, number)
-            outcome = yield from _read(run, permit, exchange, started, reading)
-        except Fault as fault:
-            outcome = _judge(run, fault, exchange, reading)
+        while True:
+            exchange: Exchange | None = None
+            hidden = run.measured(permit.endpoint)
+            reading = _Reading(streamed=run.call.stream or hidden, hidden=hidden)
+            _tell(run, permit, started)
+            try:
+                exchange = yield from _send(run, permit, started, reading)
+                outcome = yield from _read(run, permit, exchange, started, reading)
+            except Fault as fault:
+                outcome = _judge(run, fault, exchange, reading)
+            if exchange is None or not _once_more(run, permit, outcome, reading):
+                break
+            run.record(permit, started, replace(outcome, refusal=True))  # it costs no attempt
+            yield Close(exchange, drain=True)
+            started = run.now()
         if reading.live and exchange is not None:
             delivery = Delivery(
                 run, permit, exchange, reading.reader, chunks=reading.chunks, raw=reading.raw, started=started
@@ -81,9 +91,7 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
         if outcome.ok and exchange is not None:
             if run.services.learn is not None:
                 run.services.learn(run.call, usage)
-            reply = _reply(run, permit, exchange, _whole(run, reading), None)
-            reply.chunks = reading.chunks
-            return reply
+            return _complete(run, permit, exchange, reading)
         return Failed(outcome, _error(run, permit, outcome, exchange, reading), permit.endpoint)
     finally:
         if not handed:
@@ -91,15 +99,43 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
             run.record(permit, started, OK, cancelled=True)
 
 
-def _send(run: Run, permit: Permit, started: float, number: int) -> Flow[Exchange]:
+def _tell(run: Run, permit: Permit, started: float) -> None:
+    if run.services.listening:
+        number = len(run.records) + 1
+        run.emit(
+            AttemptStarted(at=started, call=run.call.id, profile=run.plan.name, endpoint=permit.endpoint, number=number)
+        )
+
+
+def _once_more(run: Run, permit: Permit, outcome: Outcome, reading: _Reading) -> bool:
+    """Tell whether to send again under the same permit, at most once for each reason.
+
+    After a 401 to a token that a function of the user's gave: it may have run out on the way. After an error
+    about streaming that the caller did not ask for: he gets the plain answer that he asked for.
+    """
+    name = permit.endpoint
+    if outcome.ok or not run.call.replayable:
+        return False
+    target = run.services.targets[name]
+    renewable = target.token is not None and not has_own_key(run.call)
+    if outcome.kind is Kind.AUTH and renewable and name not in run.renewed:
+        run.renewed.add(name)
+        return True
+    if reading.hidden and refuses_streaming(outcome, reading.body):
+        run.plain.add(name)
+        return True
+    return False
+
+
+def _send(run: Run, permit: Permit, started: float, reading: _Reading) -> Flow[Exchange]:
     """Send, and once more on a new connection when a kept-alive one died under the request."""
     target = run.services.targets[permit.endpoint]
     token = None
-    if target.token is not None:
-        token = yield Invoke(target.token, ())
-    request = prepare(run.call, target, number, token)
+    if target.token is not None and not has_own_key(run.call):
+        token = clean_token((yield Invoke(target.token, ())), target.name)
+    request = prepare(run.call, target, len(run.records) + 1, token, streamed=reading.hidden)
     bounds = run.plan.bounds
-    patience = bounds.first_token if run.call.stream else bounds.attempt
+    patience = bounds.first_token if reading.streamed else bounds.attempt
     until = min(run.deadline, started + patience)
     try:
         exchange: Exchange = yield Send(request, until, bounds.connect)
@@ -119,7 +155,7 @@ def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading:
     """Read until it is clear what the answer is: all of a plain one, the first content of a stream."""
     call, bounds = run.call, run.plan.bounds
     headers, status = exchange.headers, exchange.status
-    until = min(run.deadline, started + (bounds.first_token if call.stream else bounds.attempt))
+    until = min(run.deadline, started + (bounds.first_token if reading.streamed else bounds.attempt))
     wall = run.services.clock.wall()
     cap = run.plan.retry.cap
     if not 200 <= status < 300 or status == 202:
@@ -129,12 +165,15 @@ def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading:
         reader = StreamReader(
             call.route,
             strict=run.plan.strict_end,
+            held=reading.hidden,
             content_type=headers.get("content-type", ""),
             headers=headers,
             wall=wall,
             cap=cap,
         )
         reading.reader = reader
+        if reading.hidden:
+            return (yield from _read_hidden(run, permit, exchange, reading, reader, started=started, until=until))
         return (yield from _peek(run, permit, exchange, reading, reader, started=started, until=until))
     if call.route != "other" and not call.stream:
         yield from _collect(exchange, until, reading, limit=inf)
@@ -180,6 +219,38 @@ def _peek(
             raise Fault(FaultKind.READ_TIMEOUT, "no content in time")
 
 
+def _read_hidden(
+    run: Run,
+    permit: Permit,
+    exchange: Exchange,
+    reading: _Reading,
+    reader: StreamReader,
+    *,
+    started: float,
+    until: float,
+) -> Flow[Outcome]:
+    """Read a stream to its end for a caller who waits for the whole, by the clocks of a stream."""
+    bounds, progress = run.plan.bounds, 0
+    while not reader.ended:
+        data = yield Peek(exchange, min(until, run.now() + bounds.liveness))
+        if data is None:
+            break
+        now = run.now()
+        permit.alive(now)
+        reading.raw.append(data)
+        reader.feed(data)
+        if reader.progress != progress:
+            if not progress:
+                announce(run, permit, started)
+            progress = reader.progress
+            until = min(run.deadline, now + bounds.progress)
+        elif not reader.streamed:  # the server answers plainly all the same
+            until = min(run.deadline, started + bounds.attempt)
+        if now >= until:
+            raise Fault(FaultKind.READ_TIMEOUT, "no progress in time")
+    return reader.end() if reader.failure is None else reader.failure
+
+
 def _collect(exchange: Exchange, until: float, reading: _Reading, *, limit: float) -> Flow[None]:
     size = 0
     while size <= limit:
@@ -212,16 +283,27 @@ def _judge(run: Run, fault: Fault, exchange: Exchange | None, reading: _Reading)
     return of_fault(kind, body_started=True)
 
 
-def _whole(run: Run, reading: _Reading) -> bytes:
-    """Return the complete body; an event stream that answers a plain call is put together."""
+def _complete(run: Run, permit: Permit, exchange: Exchange, reading: _Reading) -> Reply:
+    """Make the reply of a complete body; an event stream that answers a plain call is put together."""
     reader = reading.reader
-    if reader is None or run.call.stream or not reader.streamed:
-        return reading.body
-    return json.dumps(reader.assemble(), ensure_ascii=False).encode("utf-8", "replace")
+    plain = reader is None or not reader.streamed
+    if permit.endpoint in run.plain or (reading.hidden and plain):
+        run.services.plain_only.add(permit.endpoint)
+    if plain or reader is None or run.call.stream:
+        reply = _reply(run, permit, exchange, reading.body, None)
+        reply.chunks = reading.chunks
+        return reply
+    body = json.dumps(reader.assemble(), ensure_ascii=False).encode("utf-8", "replace")
+    reply = _reply(run, permit, exchange, body, None)
+    about = [(name, value) for name, value in reply.headers.pairs if name.lower() != "content-type"]
+    reply.headers = Headers([*about, ("content-type", "application/json")])
+    return reply
 
 
 def _error(run: Run, permit: Permit, outcome: Outcome, exchange: Exchange | None, reading: _Reading) -> LLMClientError:
     partial = reading.reader.text if reading.reader is not None else ""
+    if reading.hidden and outcome.kind is not Kind.STREAM_INTERRUPTED:
+        partial = ""  # the caller knows of no stream: the class is that of a plain call
     return to_error(
         outcome,
         body=reading.body,

@@ -69,6 +69,7 @@ class Plan:
         fallback_on: kinds of failure that the chain answers.
         pressure: refuse new calls under high pressure; None never does.
         strict_end: a stream without finish reason is an error even after its end marker.
+        measure_first_token: have the server stream plain calls too, where that makes no difference to the caller.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Plan:
     fallback_on: frozenset[str] = frozenset()
     strict_end: bool = False
     pressure: PressureRule | None = None
+    measure_first_token: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ def _weigh(run: Run, ticket: Ticket, failed: Failed) -> None:
         refusals=run.refusals,
         elapsed=now - run.call.arrived,
         now=now,
-        deadline=min(run.deadline, ticket.expires),
+        deadline=run.deadline,
         rng=run.services.rng,
     )
     why = verdict.reason.value.replace("_", " ") if isinstance(verdict, Stop) else ""
@@ -66,6 +66,7 @@ def _weigh(run: Run, ticket: Ticket, failed: Failed) -> None:
     ticket.returned = True
     ticket.barred_by = "retry_after" if outcome.hint is not None else "backoff"
     until = now + verdict.after
+    ticket.expires = min(run.deadline, until + run.plan.max_wait)
     for name in _barred(run, ticket, failed):
         ticket.not_before[name] = until
     if run.services.listening:

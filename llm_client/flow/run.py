@@ -15,6 +15,7 @@ from llm_client.core.permit import Permit
 from llm_client.core.ticket import Ticket
 from llm_client.errors import LLMClientError
 from llm_client.events import AttemptFinished, CallFinished, Event
+from llm_client.flow.measured import may_stream
 from llm_client.flow.plan import Plan, Target
 from llm_client.model import AttemptRecord, Call, Headers, Kind, Meta, Outcome, Usage
 
@@ -34,6 +35,7 @@ class Services:
         emit: receives events; must not raise.
         listening: somebody wants every event, not only the rare ones.
         learn: told the call, its usage and the endpoint after each answer, to mend estimates.
+        plain_only: endpoints that were seen not to stream what a plain call asks for.
     """
 
     gate: Gate
@@ -43,6 +45,7 @@ class Services:
     emit: Callable[[Event], None]
     listening: bool = False
     learn: Callable[[Call, Usage | None], None] | None = None
+    plain_only: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,12 @@ class Failed:
 
 @dataclass(slots=True)
 class Run:
-    """The state of one call under one plan."""
+    """The state of one call under one plan.
+
+    Attributes:
+        renewed: endpoints whose token was asked for once more after a 401.
+        plain: endpoints that this call asks for no stream any more.
+    """
 
     call: Call
     plan: Plan
@@ -73,7 +81,8 @@ class Run:
     request_id: str | None = None
     first_token: float | None = None
     limit: float | None = None
-    fresh_token: set[str] = field(default_factory=set)
+    renewed: set[str] = field(default_factory=set)
+    plain: set[str] = field(default_factory=set)
 
     def now(self) -> float:
         """Return monotonic seconds."""
@@ -89,6 +98,15 @@ class Run:
         """Requests that cost an attempt: sent, and not merely refused."""
         return sum(not record.refusal for record in self.records)
 
+    def measured(self, endpoint: str) -> bool:
+        """Tell whether this plain call is streamed under the hood when it goes to an endpoint."""
+        return (
+            self.plan.measure_first_token
+            and endpoint not in self.plain
+            and endpoint not in self.services.plain_only
+            and may_stream(self.call)
+        )
+
     def ticket(self) -> Ticket:
         """Make the call's place in line."""
         call, plan = self.call, self.plan
@@ -102,7 +120,7 @@ class Run:
             expires=call.arrived + plan.max_wait,
             cost=call.cost,
             size=call.size,
-            stream=call.stream,
+            stream=call.stream or (plan.measure_first_token and any(map(self.measured, self.services.targets))),
             impatient=plan.circuit_wait <= 0 or (bool(plan.fallback) and Kind.CIRCUIT_OPEN in plan.fallback_on),
             tenant=call.tenant,
             owner=self.owner,

@@ -158,7 +158,7 @@ def test_overflow_wait_lets_producers_in_as_room_appears():
     assert waiting.count == 1
     assert failed == []
 
-    waiting.advance(6.0)
+    waiting.expire(6.0)
 
     assert failed == [(2, Kind.DEADLINE)]
 
@@ -203,7 +203,7 @@ def test_a_wait_bound_and_a_deadline_are_told_apart():
     waiting, failed = room()
     waiting.add(ticket(0, deadline=10.0, expires=2.0), 0.0)
     waiting.add(ticket(1, deadline=10.0), 0.0)
-    waiting.advance(20.0)
+    waiting.expire(20.0)
 
     assert failed == [(0, Kind.QUEUE_TIMEOUT), (1, Kind.DEADLINE)]
 
@@ -246,7 +246,7 @@ def test_memory_follows_the_living(operation):
             waiting.remove(each)
             each.state = State.IDLE
         else:
-            waiting.advance(seq + 1.0)
+            waiting.expire(seq + 1.0)
 
     assert len(waiting._expiries._heap) < 200
     assert sum(len(line._queue) for lane in waiting.lanes.values() for line in lane._lines.values()) < 200
