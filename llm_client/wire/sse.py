@@ -85,7 +85,7 @@ class Decoder:
             elif data or self._name:
                 self._dispatch(events)
         if tail or data:
-            self._hold(tail)
+            self._hold(tail, fresh=bool(events))
         return events
 
     def end(self) -> list[ServerEvent]:
@@ -130,10 +130,10 @@ class Decoder:
         self._held.clear()
         return line
 
-    def _hold(self, tail: bytes) -> None:
+    def _hold(self, tail: bytes, *, fresh: bool) -> None:
         """Keep an unfinished line; give up when one event grows beyond the limit."""
         self._held += tail
-        if self._counted > len(self._data):
+        if fresh or not self._data:  # what is pending is of another event than before
             self._counted = self._size = 0
         for value in self._data[self._counted :]:
             self._size += len(value) + _OVERHEAD

@@ -67,7 +67,7 @@ class StreamReader:
     """
 
     __slots__ = (
-        "_body", "_cap", "_chunks", "_decoder", "_document", "_halves", "_headers", "_ignored",
+        "_body", "_cap", "_chunks", "_decoder", "_document", "_halves", "_headers", "_held", "_ignored",
         "_outcome", "_responses", "_route", "_status", "_strict", "_text", "_type", "_wall", "ended", "failure", "late",
         "unfinished",
     )  # fmt: skip
@@ -81,6 +81,7 @@ class StreamReader:
         content_type: str = "",
         status: int = 200,
         strict: bool = False,
+        held: bool = False,
         cap: float = classify.DEFAULT_CAP,
         max_event_bytes: int = 16 * 1024 * 1024,
     ) -> None:
@@ -93,6 +94,7 @@ class StreamReader:
             content_type: the response's; taken from the headers when left out.
             status: the 2xx status.
             strict: take `[DONE]` without any finish reason for a cut stream.
+            held: nothing is delivered before the end, so that a broken answer may be asked for again.
             cap: seconds; a server-ordered wait above it makes the call fail.
             max_event_bytes: the bound of one event.
         """
@@ -106,6 +108,7 @@ class StreamReader:
         self._cap = cap
         self._status = status
         self._strict = strict
+        self._held = held
         self._type = (content_type or headers.get("content-type", "")).partition(";")[0].strip().lower()
         self._decoder = Decoder(max_event_bytes)
         self._text = Assembly(route)
@@ -374,7 +377,7 @@ class StreamReader:
 
     def _fail(self, outcome: Outcome) -> Outcome:
         """Settle on a failure; once anything was delivered nothing may be repeated."""
-        if self.content:
+        if self.content and not self._held:
             outcome = replace(outcome, retryable=False, refusal=False)
         self.failure = outcome
         self.ended = True

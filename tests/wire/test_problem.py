@@ -117,6 +117,8 @@ def test_what_a_model_wrote_is_not_searched():
     problem = problem_of({"error": {"message": "m"}, "choices": [{"delta": {"content": "server busy"}}]})
 
     assert "busy" not in problem.text
+    assert "busy" not in read({"error": {"message": "m"}, "choices": [{"text": "server busy"}]}).text
+    assert "busy" in read({"error": {"message": "m", "reason": "server busy"}}).text
 
 
 def test_what_a_validation_error_repeats_of_the_request_is_not_searched():

@@ -148,6 +148,24 @@ def test_an_event_beyond_the_bound_is_dropped(body, size):
     assert len(decoder._held) + sum(map(len, decoder._data)) <= 2100
 
 
+@pytest.mark.parametrize("body", [b"data: 12345678\n\n", b"data: 1234\ndata: 5678\n\n", b"data\n\n", b"event: x\n\n"])
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_many_small_events_never_reach_the_bound(body, size):
+    """The bound is of one event: what was dispatched no longer counts."""
+    _, decoder = decode(body * 500, size, limit=200)
+
+    assert not decoder.overflow
+
+
+@pytest.mark.parametrize("size", [1, 4, 7])
+def test_the_bound_holds_for_every_event_alike(size):
+    """A second event of many lines is counted from its first line."""
+    small, large = b"data: 1\ndata: 2\n\n", b"data: 12345678\n" * 40
+    _, decoder = decode(small + large, size, limit=600)
+
+    assert decoder.overflow
+
+
 def test_a_long_line_in_small_pieces_costs_linear_time():
     """A megabyte byte by byte is copied once or twice, not a million times."""
     decoder = Decoder()

@@ -121,6 +121,14 @@ def test_an_error_frame_ends_the_stream_at_once():
     assert stream.end() == stream.failure
 
 
+def test_the_finish_reason_beside_an_error_is_kept():
+    """The choices of an error chunk say why the answer ended, and nothing more."""
+    stream = reader()
+    feed(stream, delta("x"), {"error": {"code": 502, "message": "m"}, **delta("y", finish="error")})
+
+    assert (stream.failure.kind, stream.finish_reason, stream.text) == (Kind.UNAVAILABLE, "error", "x")
+
+
 def test_after_content_nothing_is_repeated():
     """The same error frame later is no refusal and must not be retried."""
     stream = reader()
