@@ -144,6 +144,21 @@ class Cost:
         return self.prompt + self.output
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a request is, before anybody counts tokens.
+
+    Attributes:
+        text: bytes of text that the model reads, as UTF-8.
+        media: images, sounds, videos and files.
+        tokens: tokens that the caller gave as numbers.
+    """
+
+    text: int = 0
+    media: int = 0
+    tokens: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What the server says a call did cost, in tokens."""

@@ -9,13 +9,13 @@ from typing import Any
 
 from llm_client import Pool
 from llm_client.compose.calls import make_call
-from llm_client.core.cost import measure
 from llm_client.drivers.virtual import VirtualDriver, VirtualExchange, World
 from llm_client.flow.effects import Close, Fault, FaultKind, Flow
 from llm_client.flow.reading import read_on
 from llm_client.flow.run import Reply, Run
 from llm_client.flow.stack import stack
 from llm_client.model import UNSET, Call, Headers, Request
+from llm_client.wire.measure import measure
 
 Handler = Callable[["Server", VirtualExchange], None]
 

@@ -9,14 +9,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from llm_client.client.settings import Settings
 from llm_client.compose.calls import make_call
-from llm_client.core.cost import measure
 from llm_client.flow.run import Reply
 from llm_client.model import UNSET, Call, Request
 from llm_client.wire import chat, completions, embeddings, ranking, responses, tokenize, transcriptions
 from llm_client.wire.base import Answer, CallOptions, WireModel, split_options
 from llm_client.wire.body import dump
 from llm_client.wire.chat_answers import ChatCompletion, ChatCompletionChunk
-from llm_client.wire.measure import max_output
+from llm_client.wire.measure import max_output, measure
 from llm_client.wire.models import Model, ModelList
 from llm_client.wire.structured import parse_chat, parse_response
 

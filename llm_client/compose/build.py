@@ -133,6 +133,7 @@ def _plan(profile: Profile, *, classic: bool, steps: tuple[Step, ...] = ()) -> P
         fallback=steps,
         fallback_on=profile.fallback_on,
         pressure=_pressure(profile),
+        measure_first_token=profile.measure_first_token,
     )
 
 

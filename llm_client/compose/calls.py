@@ -9,10 +9,9 @@ from typing import Any
 
 from llm_client.compose.pool import Pool
 from llm_client.compose.scope import current_scope
-from llm_client.core.cost import Size
 from llm_client.errors import ConfigError
 from llm_client.flow.plan import Plan
-from llm_client.model import UNSET, Call, Priority, Request
+from llm_client.model import UNSET, Call, Priority, Request, Size
 from llm_client.wire import PEEKED
 
 

@@ -8,16 +8,15 @@ from typing import Any, Final
 
 from llm_client.compose.calls import make_call
 from llm_client.compose.pool import Pool
-from llm_client.core.cost import Size, measure
 from llm_client.drivers.aio import AsyncBody
 from llm_client.drivers.sync import SyncBody
 from llm_client.errors import ConfigError, LLMClientError
 from llm_client.flow.run import Reply
-from llm_client.model import UNSET, Call, Request
+from llm_client.model import UNSET, Call, Request, Size
 from llm_client.transport.host import Answered
 from llm_client.transport.refusal import end_to_end, refusal
 from llm_client.wire import OTHER, route_of
-from llm_client.wire.measure import max_output
+from llm_client.wire.measure import max_output, measure
 from llm_client.wire.problem import decode_json
 
 # Read time-outs that libraries set by themselves: httpx 5 s, openai 600 s. They are nobody's wish.

@@ -16,7 +16,7 @@ from llm_client.clock import Clock
 from llm_client.compose.build import plans, queue_limits, station, target
 from llm_client.compose.meters import Meters
 from llm_client.core.budget import RetryBudget
-from llm_client.core.cost import Estimator, Size
+from llm_client.core.cost import Estimator
 from llm_client.core.gate import Gate
 from llm_client.drivers.aio import AsyncDriver
 from llm_client.drivers.sync import SyncDriver
@@ -24,7 +24,7 @@ from llm_client.events import Event
 from llm_client.flow.plan import Plan, Target
 from llm_client.flow.run import Reply, Run, Services
 from llm_client.flow.stack import stack
-from llm_client.model import Call, Cost, Usage
+from llm_client.model import Call, Cost, Size, Usage
 from llm_client.profiles.types import EndpointSpec, File
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ that spells a special token is text like any other.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
-from llm_client.model import Cost, Usage
+from llm_client.model import Cost, Size, Usage
 
 # English in common vocabularies has about four bytes a token; code, Chinese and base64 have less.
 _BYTES_PER_TOKEN: Final = 4.0
@@ -30,62 +29,6 @@ _QUANTILE: Final = 0.7
 _RECENT: Final = 64
 # Model names are the caller's words; so many are remembered.
 _MOST_MODELS: Final = 256
-
-# Fields of a request whose text the model reads.
-_READ: Final = (
-    "messages", "prompt", "suffix", "input", "instructions", "tools", "functions", "query", "documents", "text_1",
-    "text_2",
-)  # fmt: skip
-# Types of content parts that hold a medium, or a reference to one, in place of text.
-_MEDIA: Final = frozenset(
-    {
-        "image_url", "input_image", "image", "input_audio", "audio", "audio_url", "video_url", "video", "file",
-        "input_file", "image_file",
-    }
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How large a request is, before anybody counts tokens.
-
-    Attributes:
-        text: bytes of text that the model reads.
-        media: images, audio clips and files.
-        tokens: tokens that the caller gave as numbers.
-    """
-
-    text: int = 0
-    media: int = 0
-    tokens: int = 0
-
-
-def measure(body: Mapping[str, Any]) -> Size:
-    """Measure a request body of any route; nothing is encoded, decoded or fetched."""
-    text = media = tokens = 0
-    pending: list[Any] = [body[name] for name in _READ if name in body]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            text += len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
-        elif isinstance(value, Mapping):
-            if _is_media(value):
-                media += 1
-            else:
-                pending.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            pending.extend(value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            tokens += 1
-    return Size(text, media, tokens)
-
-
-def _is_media(part: Mapping[str, Any]) -> bool:
-    kind = part.get("type")
-    if isinstance(kind, str):
-        return kind in _MEDIA
-    # Embedding and ranking routes take {"image": "..."}; a tool's parameter of that name holds a schema instead.
-    return len(part) == 1 and all(key in _MEDIA and isinstance(value, str) for key, value in part.items())
 
 
 @dataclass(slots=True)
@@ -130,7 +73,7 @@ class Estimator:
 
         Args:
             model: as the call names it.
-            size: from `measure`.
+            size: what of the request costs tokens.
             max_tokens: the caller's bound on one choice, if any.
             choices: the `n` of the request.
             dialect: of the endpoint; media cost differently on each.

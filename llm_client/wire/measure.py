@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from llm_client.model import Size
 from llm_client.wire.body import plain
 
-__all__ = ["PromptSize", "max_output", "measure", "prompt_text_bytes"]
+__all__ = ["max_output", "measure"]
 
 # Where a prompt stands in the bodies of the routes. The remaining fields steer the server and cost nothing.
 _PROMPT_FIELDS: Final = (
@@ -32,52 +31,38 @@ _PROMPT_FIELDS: Final = (
 )
 _OUTPUT_FIELDS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 # Parts whose bytes are not text, by what they carry; a data URL of an image is not a million tokens.
-_PARTS: Final = {
-    "image_url": "image",
-    "input_image": "image",
-    "image": "image",
-    "image_embeds": "image",
-    "computer_screenshot": "image",
-    "input_audio": "audio",
-    "audio_url": "audio",
-    "video_url": "video",
-    "video": "video",
-    "file": "file",
-    "input_file": "file",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptSize:
-    """What a prompt consists of.
-
-    Attributes:
-        text_bytes: bytes of text as UTF-8, names and tool schemas included.
-        tokens: tokens that were given as numbers, which need no estimate.
-        parts: how many images, sounds, videos and files, by kind.
-    """
-
-    text_bytes: int = 0
-    tokens: int = 0
-    parts: Mapping[str, int] = field(default_factory=dict)
+_MEDIA: Final = frozenset(
+    {
+        "image_url",
+        "input_image",
+        "image",
+        "image_embeds",
+        "computer_screenshot",
+        "input_audio",
+        "audio_url",
+        "video_url",
+        "video",
+        "file",
+        "input_file",
+    }
+)
 
 
 class _Scale:
-    __slots__ = ("parts", "text", "tokens")
+    __slots__ = ("media", "text", "tokens")
 
     def __init__(self) -> None:
         self.text = 0
         self.tokens = 0
-        self.parts: Counter[str] = Counter()
+        self.media = 0
 
     def weigh(self, value: Any) -> None:
         kind = type(value)
         if kind is str:
             self.text += len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
         elif kind is dict:
-            part = _PARTS.get(value.get("type", ""))
-            if part is not None:
-                self.parts[part] += 1
+            if value.get("type") in _MEDIA:
+                self.media += 1
                 return
             for item in value.values():
                 self.weigh(item)
@@ -89,7 +74,7 @@ class _Scale:
                 self.weigh(item)
 
 
-def measure(params: Mapping[str, Any]) -> PromptSize:
+def measure(params: Mapping[str, Any]) -> Size:
     """Weigh the prompt of any route's arguments or body."""
     scale = _Scale()
     for name in _PROMPT_FIELDS:
@@ -99,7 +84,7 @@ def measure(params: Mapping[str, Any]) -> PromptSize:
                 _weigh_schema(plain(value), scale)
             else:
                 scale.weigh(plain(value))
-    return PromptSize(text_bytes=scale.text, tokens=scale.tokens, parts=dict(scale.parts))
+    return Size(text=scale.text, media=scale.media, tokens=scale.tokens)
 
 
 def _weigh_schema(value: Any, scale: _Scale) -> None:
@@ -113,11 +98,6 @@ def _weigh_schema(value: Any, scale: _Scale) -> None:
             _weigh_schema(item, scale)
     else:
         scale.weigh(value)
-
-
-def prompt_text_bytes(params: Mapping[str, Any]) -> int:
-    """Count the bytes of the prompt's text, as UTF-8; images and other parts do not count."""
-    return measure(params).text_bytes
 
 
 def max_output(params: Mapping[str, Any]) -> int | None:

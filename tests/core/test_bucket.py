@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llm_client.core.bucket import Bucket, BucketSet, Member, Rate
-from llm_client.core.cost import Estimator, Size
+from llm_client.core.cost import Estimator
 from llm_client.errors import ConfigError
-from llm_client.model import Cost, Usage
+from llm_client.model import Cost, Size, Usage
 
 
 def state(bucket):

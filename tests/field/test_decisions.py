@@ -11,9 +11,10 @@ import pytest
 from llm_client.core.breaker import Breaker, BreakerConfig, Pass, Refused, judge
 from llm_client.core.bucket import Bucket, BucketSet, Member, Rate
 from llm_client.core.cooldown import CoolDown
-from llm_client.core.cost import Estimator, measure
+from llm_client.core.cost import Estimator
 from llm_client.core.retry import Retry, RetryPolicy, Stop, Why
 from llm_client.model import Cost, Kind, Outcome, RetryHint, Usage
+from llm_client.wire.measure import measure
 
 UNAVAILABLE = Outcome(kind=Kind.UNAVAILABLE, retryable=True, breaker=True, status=503)
 

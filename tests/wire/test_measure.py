@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llm_client.model import Size
 from llm_client.wire.chat import ChatCompletionMessage
-from llm_client.wire.measure import PromptSize, max_output, measure, prompt_text_bytes
+from llm_client.wire.measure import max_output, measure
 
 
 def test_text_counts_as_utf8_bytes():
     """Roles are part of what the server sees."""
-    assert len("userZoë".encode()) == prompt_text_bytes({"messages": [{"role": "user", "content": "Zoë"}]})
+    assert len("userZoë".encode()) == measure({"messages": [{"role": "user", "content": "Zoë"}]}).text
 
 
 def test_an_image_is_a_part_and_not_a_million_bytes_of_text():
@@ -25,8 +26,8 @@ def test_an_image_is_a_part_and_not_a_million_bytes_of_text():
     ]
     size = measure({"messages": [{"role": "user", "content": parts}]})
 
-    assert size.text_bytes < 30
-    assert size.parts == {"image": 1, "audio": 1, "file": 1, "video": 1}
+    assert size.text < 30
+    assert size.media == 4
 
 
 def test_responses_input_counts_too():
@@ -38,22 +39,22 @@ def test_responses_input_counts_too():
         }
     )
 
-    assert size.parts == {"image": 1}
-    assert len("abcuserinput_textde") == size.text_bytes
+    assert size.media == 1
+    assert len("abcuserinput_textde") == size.text
 
 
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
-        ({"prompt": "abc"}, PromptSize(text_bytes=3)),
-        ({"prompt": ["abc", "de"], "suffix": "f"}, PromptSize(text_bytes=6)),
-        ({"prompt": [1, 2, 3]}, PromptSize(tokens=3)),
-        ({"input": [[1, 2], [3]]}, PromptSize(tokens=3)),
-        ({"query": "ab", "documents": ["c", {"text": "d"}]}, PromptSize(text_bytes=4)),
-        ({"text_1": "ab", "text_2": ["c"]}, PromptSize(text_bytes=3)),
-        ({"model": "long-name", "temperature": 1, "user": "u"}, PromptSize()),
-        ({}, PromptSize()),
-        ({"messages": None, "prompt": ""}, PromptSize()),
+        ({"prompt": "abc"}, Size(text=3)),
+        ({"prompt": ["abc", "de"], "suffix": "f"}, Size(text=6)),
+        ({"prompt": [1, 2, 3]}, Size(tokens=3)),
+        ({"input": [[1, 2], [3]]}, Size(tokens=3)),
+        ({"query": "ab", "documents": ["c", {"text": "d"}]}, Size(text=4)),
+        ({"text_1": "ab", "text_2": ["c"]}, Size(text=3)),
+        ({"model": "long-name", "temperature": 1, "user": "u"}, Size()),
+        ({}, Size()),
+        ({"messages": None, "prompt": ""}, Size()),
     ],
 )
 def test_every_route_has_its_prompt_fields(params, expected):
@@ -67,14 +68,14 @@ def test_tool_schemas_count_with_their_keys():
         {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"city": {}}}}}
     ]
 
-    assert prompt_text_bytes({"tools": tools}) >= len("functionnamefparameterstypeobjectpropertiescity")
+    assert measure({"tools": tools}).text >= len("functionnamefparameterstypeobjectpropertiescity")
 
 
 def test_models_are_weighed_like_dicts():
     """A message of an earlier answer."""
     message = ChatCompletionMessage(role="assistant", content="abc")
 
-    assert len("assistantabc") == prompt_text_bytes({"messages": [message]})
+    assert len("assistantabc") == measure({"messages": [message]}).text
 
 
 @pytest.mark.parametrize(
@@ -102,4 +103,4 @@ def test_the_output_bound_covers_all_choices(params, expected):
 @given(st.text())
 def test_text_of_any_kind_is_weighed(text):
     """Never an exception."""
-    assert len(text.encode("utf-8", "replace")) == prompt_text_bytes({"prompt": text})
+    assert len(text.encode("utf-8", "replace")) == measure({"prompt": text}).text
