@@ -14,9 +14,7 @@ from llm_client.model import Call, Request
 USER_AGENT = f"llm_client/{__version__}"
 
 
-def prepare(
-    call: Call, target: Target, attempt: int, token: str | None = None, *, streamed: bool = False
-) -> Request:
+def prepare(call: Call, target: Target, attempt: int, token: str | None = None, *, streamed: bool = False) -> Request:
     """Build the request of one attempt.
 
     All attempts of a call carry the same `Idempotency-Key` and count up `x-llm-client-attempt`, so that

@@ -329,7 +329,9 @@ def target() -> Scalar:
             raise UnreadableError("the module has no such function (yet): define it before the profile is loaded")
         if not callable(value):
             raise UnreadableError("expected a function")
-        return name or f"{value.__module__}:{getattr(value, '__qualname__', type(value).__name__)}", value
+        kind = type(value)  # a bound built-in has neither name
+        module, label = getattr(value, "__module__", kind.__module__), getattr(value, "__qualname__", kind.__name__)
+        return name or f"{module}:{label}", value
 
     return Scalar(
         takes="module:function",
