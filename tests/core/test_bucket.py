@@ -277,6 +277,7 @@ def test_no_window_admits_more_than_rate_and_burst(steps, shape):
             actual = 0.0 if what == "refund" else sent[index][1] * (pick % 5) / 4
             bucket.settle(taken, actual, now)
             sent[index][1] = actual
+        assert bucket.reserved == pytest.approx(sum(taken.cost for taken, _ in under_way))
     oversize = max([cost - burst for _, cost in sent] + [0.0])
     for first in range(len(sent)):
         total = 0.0
@@ -367,6 +368,27 @@ def test_a_set_keeps_or_refunds_as_a_whole():
 
     assert requests.level(0.0) == pytest.approx(9.0)
     assert tokens.level(0.0) == pytest.approx(920.0)
+
+
+def test_the_binding_member_is_the_one_that_takes_longest():
+    """With one request left, requests do not bind, and tokens do; with none left it is the other way round."""
+    both, requests, _ = pair()
+    spent(requests, 9, 0.0)
+    assert both.binding(COST, 0.0).dimension == "tokens"
+
+    spent(requests, 1, 0.0)
+    assert both.binding(COST, 0.0).dimension == "requests"
+    assert both.wait(COST, 0.0) == pytest.approx(6.0)
+
+
+def test_a_set_of_one_left_lets_one_through():
+    """A request costs one."""
+    both, requests, _ = pair(1000)
+    spent(requests, 9, 0.0)
+
+    assert both.binding(COST, 0.0) is None
+    both.take(COST, 0.0)
+    assert both.wait(COST, 0.0) == pytest.approx(6.0)
 
 
 def test_an_empty_set_lets_everything_through():
