@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
-from llm_client.core.bucket import Bucket, BucketSet, Member
+from llm_client.core.bucket import BucketSet, Member, Rate
 from llm_client.profiles.types import EndpointSpec, LimitsSpec, ScopeLimits
+from llm_client.profiles.types import Rate as Written
+
+Dimension = Literal["requests", "tokens"]
 
 # Models are the callers' words; so many sets of shared buckets are remembered, then they are put together again.
 _REMEMBERED = 256
@@ -48,7 +52,19 @@ class Meters:
         return meter
 
     def _members(self, scope: str, limits: ScopeLimits) -> tuple[Member, ...]:
+        rates: tuple[tuple[Dimension, Written | None], ...] = (("requests", limits.requests), ("tokens", limits.tokens))
         return tuple(
-            Member(scope=scope, dimension=dimension, bucket=Bucket(rate, burst, self._now))
-            for dimension, rate, burst in limits.buckets()
+            Member(
+                scope=scope,
+                dimension=dimension,
+                bucket=Rate(
+                    amount=written.amount,
+                    period=written.period,
+                    burst=written.burst,
+                    leaky=limits.pacing == "leaky",
+                    fleet_size=limits.fleet_size,
+                ).bucket(self._now),
+            )
+            for dimension, written in rates
+            if written is not None
         )

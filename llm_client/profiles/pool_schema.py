@@ -211,7 +211,7 @@ def _rate(name: str, what: str) -> Key:
                 Key(
                     name="burst",
                     shape=number(1, above=False),
-                    doc="How much may go at once after a quiet time; left out, one second's worth, at least 1.",
+                    doc="How much may go at once after a quiet time; left out, the amount of a whole period.",
                 ),
             ),
             label=lambda value: f"{{rate: {per_time().show(value)}, burst: {value.burst:g}}}",

@@ -150,23 +150,13 @@ class Rate:
     """`amount` per `period` seconds.
 
     Attributes:
-        burst: how much may go at once after a quiet time; None for one second's worth, at least 1. A full period's
-            worth would let up to twice the limit into a provider's fixed window.
+        burst: how much may go at once after a quiet time; None for a whole period's `amount`. A provider that counts
+            in fixed windows may then see up to twice its limit in one: give a smaller burst there.
     """
 
     amount: float
     period: float
     burst: float | None = None
-
-    @property
-    def per_second(self) -> float:
-        """The rate as a token bucket wants it."""
-        return self.amount / self.period
-
-    @property
-    def capacity(self) -> float:
-        """The burst, decided."""
-        return max(1.0, self.per_second) if self.burst is None else self.burst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,20 +174,6 @@ class ScopeLimits:
     pacing: Pacing = "burst"
     fleet_size: int = 1
     pessimistic: bool = False
-
-    def buckets(self) -> tuple[tuple[Literal["requests", "tokens"], float, float], ...]:
-        """Return (dimension, rate per second, burst) of each limit that is set, for this process."""
-        dimensions: tuple[tuple[Literal["requests", "tokens"], Rate | None], ...]
-        dimensions = (("requests", self.requests), ("tokens", self.tokens))
-        return tuple(
-            (
-                dimension,
-                rate.per_second / self.fleet_size,
-                1.0 if self.pacing == "leaky" else max(1.0, rate.capacity / self.fleet_size),
-            )
-            for dimension, rate in dimensions
-            if rate is not None
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

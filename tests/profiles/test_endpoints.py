@@ -19,25 +19,12 @@ def test_limits_are_rates_with_an_optional_burst():
     assert limits.models["m"].pacing == "leaky"
 
 
-def test_a_burst_is_a_second_s_worth_unless_told():
-    """A minute's worth would pass twice the limit into a fixed window."""
-    limits = ScopeLimits(requests=Rate(amount=600, period=60), tokens=Rate(amount=30, period=60, burst=20))
+def test_a_fleet_and_pacing_are_kept_as_written():
+    """What they come to is the buckets' business."""
+    limits = endpoint("limits: {requests: 600/min, fleet_size: 4, pacing: leaky}").limits
 
-    assert limits.buckets() == (("requests", 10.0, 10.0), ("tokens", 0.5, 20.0))
-    assert ScopeLimits(requests=Rate(amount=30, period=60)).buckets() == (("requests", 0.5, 1.0),)
-
-
-def test_a_fleet_shares_a_limit():
-    """Each process takes its part of rate and burst, never less than one at once."""
-    limits = endpoint("limits: {requests: 600/min, fleet_size: 4}").limits
-
-    assert limits.buckets() == (("requests", 2.5, 2.5),)
-    assert endpoint("limits: {requests: 60/min, fleet_size: 4}").limits.buckets() == (("requests", 0.25, 1.0),)
-
-
-def test_leaky_pacing_saves_nothing_up():
-    """One at a time, evenly."""
-    assert endpoint("limits: {requests: 600/min, pacing: leaky}").limits.buckets() == (("requests", 10.0, 1.0),)
+    assert (limits.fleet_size, limits.pacing) == (4, "leaky")
+    assert limits.requests == Rate(amount=600.0, period=60.0)
 
 
 @pytest.mark.parametrize(
