@@ -22,8 +22,9 @@ from llm_client.transport.attempt import Attempt
 from llm_client.transport.body import MAX_BODY
 from llm_client.transport.build import build, check
 from llm_client.transport.family import load
-from llm_client.transport.faults import named, translate
+from llm_client.transport.faults import late, named, translate
 from llm_client.transport.lane import Lane
+from llm_client.transport.multiplex import tracer
 from llm_client.transport.outgoing import Outgoing, Target
 from llm_client.transport.sockets import Sockets, forget_in_child, keep
 from llm_client.transport.through import Through
@@ -124,10 +125,15 @@ class AsyncTransport:
         if attempt.expired():
             raise Fault(FaultKind.DEADLINE, f"{target.shown}: no time left to send the request", sent=False)
         client = lane.client(fresh=fresh)
-        outgoing = self._outgoing.request(request, target, attempt)
+        trace = tracer(attempt, asynchronous=True) if self._spec.http2 else None
+        outgoing = self._outgoing.request(request, target, attempt, trace)
         transport = client._transport_for_url(target.url)  # noqa: SLF001 - checked by build
         try:
-            response = await lane.send(transport, outgoing, attempt)
+            # An HTTP/2 connection may make a request wait for others, and no socket's time-out ends that.
+            async with asyncio.timeout(attempt.left() if self._spec.http2 else None):
+                response = await lane.send(transport, outgoing, attempt)
+        except TimeoutError:
+            fault = late(attempt)
         except Exception as error:  # noqa: BLE001 - the gate sorts them
             fault = translate(error, attempt)
         else:
@@ -201,8 +207,7 @@ class AsyncExchange(Answer):
                     self._body.feed(part)
         except Fault as fault:
             await self.aclose()
-            found = named(fault, self._target.shown)
-        raise found
+            raise named(fault, self._target.shown) from fault.__cause__
 
     async def finish(self, timeout: float = DRAIN_SECONDS) -> None:  # noqa: ASYNC109 - a socket's, not a task's
         """Leave an answer whose logical end was seen: read the little that may follow, so that the connection is kept.
@@ -228,9 +233,7 @@ class AsyncExchange(Answer):
         if self._closed:
             return
         self._closed = True
-        if not self._ended:
-            self._attempt.kill()
-        await self._lane.give_back(self._flight)
+        await self._lane.give_back(self._flight, ended=self._ended)
 
     def abandon(self) -> None:
         """Let go of an unread answer from a finalizer: no locks; the server sees the disconnect now."""
@@ -257,12 +260,14 @@ class AsyncExchange(Answer):
             fault = translate(error, self._attempt)
         except BaseException:
             self._closed = True
-            self._attempt.kill()
             self._lane.reap(self._flight)
             raise
         else:
             return part
-        raise fault
+        try:
+            raise fault  # outside the handler, so that the library's exception is not its context
+        finally:
+            del fault
 
 
 def _close_lanes(lanes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Lane]) -> None:

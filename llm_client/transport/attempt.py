@@ -16,6 +16,9 @@ from llm_client.clock import Clock
 # Longer waits are not bounded at all: sockets refuse a time-out over 24 days, and a day is no LLM time-out.
 UNBOUNDED: Final = 86_400.0
 
+# A head waits for a body up to this size, so that both leave in one packet and wake the server once.
+JOINED: Final = 65_536
+
 
 class Wire(Protocol):
     """A network stream of this package."""
@@ -67,11 +70,15 @@ class Attempt:
 
     def remaining(self) -> float | None:
         """Seconds left for the present phase, never negative; None when there is no bound."""
-        until = self.until if self.sent else min(self.until, self._connect)
-        left = until - self._clock.monotonic()
-        if left > UNBOUNDED:
-            return None
-        return max(left, 0.0)
+        return self._until(self.until if self.sent else min(self.until, self._connect))
+
+    def left(self) -> float | None:
+        """Seconds left in all."""
+        return self._until(self.until)
+
+    def _until(self, end: float) -> float | None:
+        left = end - self._clock.monotonic()
+        return None if left > UNBOUNDED else max(left, 0.0)
 
     def now(self) -> float:
         """Monotonic seconds."""
@@ -87,20 +94,21 @@ class Attempt:
         self.sent = False
         self.stream = None
 
-    def writing(self, stream: Wire, data: bytes) -> None:
-        """Note what is about to be written for this request.
+    def writing(self, stream: Wire, data: bytes) -> bool:
+        """Note what is about to be written for this request; True when it is the head.
 
         Raises:
             Stopped: it is the request head, and the caller has gone.
         """
         if self.stream is stream or _negotiates(data):
-            return
+            return False
         if self.gone():
             raise Stopped
         self.sent = True
         self.stream = stream
         self.reused = stream.uses > 0
         stream.uses += 1
+        return True
 
     def received(self, stream: Wire) -> None:
         """Note that bytes of the answer arrived; on a shared connection they may be anybody's."""
@@ -115,6 +123,10 @@ class Attempt:
         stream = self.stream
         if stream is not None and not stream.multiplexed:
             stream.kill()
+
+    def shares(self) -> bool:
+        """Whether the connection carries other requests as well."""
+        return self.stream is not None and self.stream.multiplexed
 
     def drop(self) -> None:
         """Kill the connection and close its descriptor, under the same condition."""

@@ -84,6 +84,12 @@ def translate(error: Exception, attempt: Attempt) -> Fault:
     return fault
 
 
+def late(attempt: Attempt) -> Fault:
+    """The fault of a request whose time is up."""
+    kind = FaultKind.READ_TIMEOUT if attempt.sent else FaultKind.CONNECT_TIMEOUT
+    return Fault(kind, _WORDS[kind], attempt.sent)
+
+
 def named(fault: Fault, shown: str) -> Fault:
     """Put where it happened in front of what happened; `shown` holds no secrets."""
     found = Fault(fault.kind, f"{shown}: {fault.message}", fault.sent)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from llm_client.transport.answer import Flight
 from llm_client.transport.attempt import Attempt
+from llm_client.transport.multiplex import reset_async
 from llm_client.transport.net_aio import AsyncBackend
 from llm_client.transport.sockets import Sockets
 from llm_client.transport.through import Through
@@ -66,9 +67,12 @@ class Lane:
         except asyncio.CancelledError:
             await self._withdraw(task, waiter, attempt)
             raise
-        if error is not None:
+        if error is None:
+            return response
+        try:
             raise error
-        return response
+        finally:
+            del error  # its traceback holds this frame
 
     async def _deliver(self, transport: Any, request: Any, attempt: Attempt, waiter: asyncio.Future[Any]) -> None:
         """Send, and leave response and error with the waiter, or close the response if nobody waits any longer."""
@@ -82,8 +86,7 @@ class Lane:
                 waiter.set_result((None, error))
         else:
             if waiter.done():
-                attempt.kill()
-                await _close(Flight(response, None, attempt))
+                self.reap(Flight(response, None, attempt))
             else:
                 waiter.set_result((response, None))
 
@@ -92,23 +95,44 @@ class Lane:
         if waiter.done() and not waiter.cancelled():
             response, _error = waiter.result()  # it came in the same step as the cancellation
             if response is not None:
-                attempt.kill()
                 self.reap(Flight(response, None, attempt))
             return
         if attempt.sent:
             attempt.kill()
-            task.cancel()
+            if attempt.shares():
+                self.spawn(self._reset(attempt, task.cancel))
+            else:
+                task.cancel()
             await asyncio.wait({task}, timeout=_WITHDRAW)
 
-    async def give_back(self, flight: Flight) -> None:
-        """Return a connection to its pool, or close it."""
+    async def give_back(self, flight: Flight, *, ended: bool) -> None:
+        """Return a connection to its pool, or close it when the answer had not ended."""
         self.flights.discard(flight)
-        await _close(flight)
+        if ended or not flight.attempt.shares():
+            if not ended:
+                flight.attempt.kill()
+            await _close(flight)
+        else:
+            await asyncio.wait({self.spawn(self._give_up(flight))}, timeout=_WITHDRAW)
 
     def reap(self, flight: Flight) -> None:
         """Close, in a task, a response whose reader has gone."""
         self.flights.discard(flight)
-        self.spawn(_close(flight))
+        flight.attempt.kill()
+        self.spawn(self._give_up(flight))
+
+    async def _give_up(self, flight: Flight) -> None:
+        """Close a response that was not read to its end; a shared connection counts it until its stream is reset."""
+        if flight.attempt.shares():
+            await self._reset(flight.attempt)
+        await _close(flight)
+
+    async def _reset(self, attempt: Attempt, then: Callable[[], object] | None = None) -> None:
+        attempt.until = attempt.now() + _WITHDRAW
+        with contextlib.suppress(Exception):  # the connection may be gone, and with it the stream
+            await reset_async(self._clients.values(), attempt)
+        if then is not None:
+            then()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something that must end in good order; the loop itself holds tasks by weak references only."""

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from llm_client.transport.attempt import Attempt, seconds
+from llm_client.transport.attempt import JOINED, Attempt, seconds
 from llm_client.transport.connect_aio import connect
 from llm_client.transport.sockets import Sockets, shut
 from llm_client.transport.tls_aio import Tls
@@ -49,7 +49,7 @@ class Plain:
         self._row += 1
         if self._row > _READS_IN_A_ROW:
             self._row = 0
-            await asyncio.sleep(0)
+            await self._turn()
         while True:
             try:
                 return self.sock.recv(size)
@@ -67,13 +67,15 @@ class Plain:
             TimeoutError: the peer did not take it in time.
         """
         view = memoryview(data)
+        end = None if timeout is None else self._loop.time() + timeout
         while view:
             try:
                 view = view[self.sock.send(view) :]
             except (BlockingIOError, InterruptedError):
-                if await self._watch(self._loop.add_writer, self._loop.remove_writer, timeout):
+                left = None if end is None else end - self._loop.time()
+                if await self._watch(self._loop.add_writer, self._loop.remove_writer, left):
                     continue
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(left):
                     await self._loop.sock_sendall(self.sock, view)
                 return
 
@@ -88,6 +90,12 @@ class Plain:
                 self._loop.remove_reader(self._fd)
                 self._loop.remove_writer(self._fd)
         self.sock.close()
+
+    async def _turn(self) -> None:
+        """Give up the floor for one turn, by a future: a bare pause is what `Through` skips."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._loop.call_soon(_done, waiter)
+        await waiter
 
     async def _watch(
         self,
@@ -120,6 +128,10 @@ class Plain:
 
 def _wake(waiter: asyncio.Future[None], remove: Callable[[int], object], fd: int) -> None:
     remove(fd)
+    _done(waiter)
+
+
+def _done(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
 
@@ -171,7 +183,7 @@ class AsyncStream:
         multiplexed: whether it carries several at once (HTTP/2).
     """
 
-    __slots__ = ("_core", "_layer", "_plain", "_tls", "_trust", "multiplexed", "uses")
+    __slots__ = ("_core", "_head", "_layer", "_plain", "_tls", "_trust", "multiplexed", "uses")
 
     def __init__(self, plain: Plain, core: Any, trust: Trust, tls: Tls | None = None) -> None:
         """Speak through TLS where it is given, else through the socket."""
@@ -180,6 +192,7 @@ class AsyncStream:
         self._layer: Plain | Tls = tls or plain
         self._core = core
         self._trust = trust
+        self._head = b""
         self.uses = 0
         self.multiplexed = tls is not None and tls.object.selected_alpn_protocol() == "h2"
 
@@ -188,6 +201,8 @@ class AsyncStream:
         left = seconds(timeout)
         if left is not None and left <= 0.0:
             raise self._core.ReadTimeout
+        if self._head:
+            await self._write(b"", timeout)
         try:
             data = await self._layer.receive(max_bytes, left)
         except TimeoutError as error:
@@ -200,12 +215,19 @@ class AsyncStream:
 
     async def write(self, buffer: bytes, timeout: Any = None) -> None:  # noqa: ASYNC109 - see read
         """Write all, noting when it is a request's head."""
-        if not buffer:
-            return
-        if isinstance(timeout, Attempt):
-            timeout.writing(self, buffer)
+        if buffer and isinstance(timeout, Attempt) and timeout.writing(self, buffer) and not self.multiplexed:
+            self._head = buffer  # the core goes on to the body, or to reading, in the same breath
+        else:
+            await self._write(buffer, timeout)
+
+    async def _write(self, data: bytes, timeout: Any) -> None:  # noqa: ASYNC109 - see read
+        head, self._head = self._head, b""
+        if len(data) <= JOINED:
+            head, data = head + data, b""
         try:
-            await self._layer.send(buffer, seconds(timeout))
+            for part in (head, data):
+                if part:
+                    await self._layer.send(part, seconds(timeout))
         except TimeoutError as error:
             raise self._core.WriteTimeout(error) from error
         except OSError as error:

@@ -1,6 +1,6 @@
 """Blocking connections whose time-outs are asked for anew at each read and write.
 
-They wrap the core library's own streams, so TLS, TLS inside TLS and error mapping stay the library's.
+They wrap the core library's own streams, which connect, and speak TLS inside TLS where a proxy needs it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterable
 from typing import Any, Final
 
-from llm_client.transport.attempt import Attempt, seconds
+from llm_client.transport.attempt import JOINED, Attempt, seconds
 from llm_client.transport.sockets import Sockets, shut
 from llm_client.transport.trust import Trust
 
@@ -92,13 +92,16 @@ class SyncStream:
         multiplexed: whether it carries several at once (HTTP/2).
     """
 
-    def __init__(self, inner: Any, core: Any, sockets: Sockets, trust: Trust) -> None:
+    def __init__(self, inner: Any, core: Any, sockets: Sockets, trust: Trust, *, nested: bool = False) -> None:
         """Take over a stream of the core library, and remember its socket."""
         self._inner = inner
         self._core = core
         self._sockets = sockets
         self._trust = trust
         self._socket: socket.socket = inner.get_extra_info("socket")
+        # TLS inside TLS has no socket of its own; there the core's stream does the work.
+        self._nested = nested
+        self._head = b""
         self.uses = 0
         ssl_object = inner.get_extra_info("ssl_object")
         self.multiplexed = ssl_object is not None and ssl_object.selected_alpn_protocol() == "h2"
@@ -109,10 +112,22 @@ class SyncStream:
         if not isinstance(timeout, Attempt):
             plain: bytes = self._inner.read(max_bytes, timeout)
             return plain
+        if self._head:
+            self._write(b"", timeout)
         left = timeout.remaining()
         if left is not None and left <= 0.0:
             raise self._core.ReadTimeout
-        data: bytes = self._inner.read(max_bytes, left)
+        data: bytes
+        if self._nested:
+            data = self._inner.read(max_bytes, left)
+        else:
+            try:
+                self._socket.settimeout(left)
+                data = self._socket.recv(max_bytes)
+            except TimeoutError as error:
+                raise self._core.ReadTimeout(error) from error
+            except OSError as error:
+                raise self._core.ReadError(error) from error
         if data:
             timeout.received(self)
         return data
@@ -121,13 +136,34 @@ class SyncStream:
         """Write all, noting when it is a request's head."""
         if not isinstance(timeout, Attempt):
             self._inner.write(buffer, timeout)
-            return
-        if buffer:
-            timeout.writing(self, buffer)
-            left = timeout.remaining()
-            if left is not None and left <= 0.0:
-                raise self._core.WriteTimeout
-            self._inner.write(buffer, left)
+        elif buffer and timeout.writing(self, buffer) and not self.multiplexed:
+            self._head = buffer  # the core goes on to the body, or to reading, in the same breath
+        else:
+            self._write(buffer, timeout)
+
+    def _write(self, data: bytes, attempt: Attempt) -> None:
+        head, self._head = self._head, b""
+        if len(data) <= JOINED:
+            head, data = head + data, b""
+        for part in (memoryview(head), memoryview(data)):
+            rest = part
+            while rest:
+                rest = rest[self._send(rest, attempt) :]
+
+    def _send(self, data: memoryview, attempt: Attempt) -> int:
+        left = attempt.remaining()
+        if left is not None and left <= 0.0:
+            raise self._core.WriteTimeout
+        if self._nested:
+            self._inner.write(bytes(data), left)
+            return len(data)
+        try:
+            self._socket.settimeout(left)
+            return self._socket.send(data)
+        except TimeoutError as error:
+            raise self._core.WriteTimeout(error) from error
+        except OSError as error:
+            raise self._core.WriteError(error) from error
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -148,13 +184,14 @@ class SyncStream:
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: Any = None
     ) -> SyncStream:
         """Go on in TLS; the socket moves into the new stream."""
-        if isinstance(self._socket, ssl.SSLSocket):  # a proxy reached by https: TLS inside TLS is the core's business
+        nested = isinstance(self._socket, ssl.SSLSocket)  # a proxy reached by https
+        if nested:
             self._load(ssl_context)
             inner = self._inner.start_tls(ssl_context, server_hostname, seconds(timeout))
         else:
             inner = type(self._inner)(self._wrap(ssl_context, server_hostname, timeout))
         self._sockets.discard(self._socket)
-        return SyncStream(inner, self._core, self._sockets, self._trust)
+        return SyncStream(inner, self._core, self._sockets, self._trust, nested=nested)
 
     def _load(self, context: ssl.SSLContext) -> None:
         if context is self._trust.context:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 from llm_client.clock import Clock
 from llm_client.flow.faults import Fault, FaultKind
@@ -17,10 +18,14 @@ from llm_client.transport.body import MAX_BODY
 from llm_client.transport.build import build, check
 from llm_client.transport.family import load
 from llm_client.transport.faults import named, translate
+from llm_client.transport.multiplex import reset, tracer
 from llm_client.transport.net_sync import SyncBackend
 from llm_client.transport.outgoing import Outgoing, Target
 from llm_client.transport.sockets import Sockets, forget_in_child, keep
 from llm_client.transport.trust import Trust
+
+# Seconds to get a few bytes to a server that other requests share a connection to.
+_RESET: Final = 1.0
 
 
 class SyncTransport:
@@ -108,7 +113,8 @@ class SyncTransport:
     def _send(self, client: Any, request: Request, target: Target, attempt: Attempt) -> SyncExchange:
         if attempt.expired():
             raise Fault(FaultKind.DEADLINE, f"{target.shown}: no time left to send the request", sent=False)
-        outgoing = self._outgoing.request(request, target, attempt)
+        trace = tracer(attempt, asynchronous=False) if self._spec.http2 else None
+        outgoing = self._outgoing.request(request, target, attempt, trace)
         try:
             transport = client._transport_for_url(target.url)  # noqa: SLF001 - checked by build
             response = transport.handle_request(outgoing)
@@ -147,13 +153,17 @@ class SyncTransport:
                 flight = self._dropped.get_nowait()
             except Empty:
                 return
-            self._close(flight)
+            self._close(flight, ended=False)
 
-    def _close(self, flight: Flight) -> None:
-        """Give a connection back to its pool, or close it."""
+    def _close(self, flight: Flight, *, ended: bool) -> None:
+        """Give a connection back to its pool, or close it when the answer had not ended."""
         self._flights.discard(flight)
-        flight.response.stream.close()
-        flight.parts.close()
+        with contextlib.suppress(Exception):  # the connection may be gone already
+            if not ended and flight.attempt.shares():
+                flight.attempt.until = flight.attempt.now() + _RESET
+                reset(self._clients.values(), flight.attempt)
+            flight.response.stream.close()
+            flight.parts.close()
 
 
 class SyncExchange(Answer):
@@ -190,8 +200,7 @@ class SyncExchange(Answer):
                     self._body.feed(part)
         except Fault as fault:
             self.close()
-            found = named(fault, self._target.shown)
-        raise found
+            raise named(fault, self._target.shown) from fault.__cause__
 
     def finish(self, timeout: float = DRAIN_SECONDS) -> None:
         """Leave an answer whose logical end was seen: read the little that may follow, so that the connection is kept.
@@ -222,7 +231,7 @@ class SyncExchange(Answer):
             self._attempt.kill()
             return
         self._closed = True
-        self._transport._close(self._flight)  # noqa: SLF001 - one room
+        self._transport._close(self._flight, ended=self._ended)  # noqa: SLF001 - one room
 
     def abandon(self) -> None:
         """Let go of an unread answer from a finalizer: no locks; the server sees the disconnect now."""
@@ -259,4 +268,7 @@ class SyncExchange(Answer):
                 self.close()
             return part
         self._reading = False
-        raise fault
+        try:
+            raise fault  # outside the handler, so that the library's exception is not its context
+        finally:
+            del fault

@@ -2,7 +2,6 @@
 
 import gc
 import ssl
-import warnings
 
 import pytest
 import trustme
@@ -15,9 +14,13 @@ def kit(request):
     made = Kit(*request.param.split("-"))
     yield made
     made.close_all()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gc.collect()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
+    """What was left unclosed complains here, at the latest."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(params=["httpx", "httpx2"])
@@ -34,7 +37,8 @@ class Tls:
         self.ca_file = str(folder / "ca.pem")
         authority.cert_pem.write_to_path(self.ca_file)
         self.server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        authority.issue_cert("127.0.0.1", "localhost").configure_cert(self.server)
+        self.leaf = authority.issue_cert("127.0.0.1", "localhost")
+        self.leaf.configure_cert(self.server)
         self.strict = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.ca_file)
         self.strict.verify_mode = ssl.CERT_REQUIRED
         authority.issue_cert("127.0.0.1").configure_cert(self.strict)

@@ -228,12 +228,12 @@ def test_a_closed_transport_refuses_to_send(kit):
 
 
 def test_nobody_waits_inside_the_pool(kit):
-    """Two hundred answers at once are two hundred connections: how many there may be is decided above."""
+    """More answers at once than the library would allow: how many there may be is decided above."""
     with RawServer([STREAM, event("a"), HANG]) as server:
         transport = kit.make()
-        exchanges = [kit.send(transport, post(server.url())) for _ in range(200)]
+        exchanges = [kit.send(transport, post(server.url())) for _ in range(120)]
 
-        assert server.connections == 200
+        assert server.connections == 120
         for exchange in exchanges:
             kit.close(exchange)
         assert busy(transport) == []

@@ -1,9 +1,12 @@
 """What the network does, and the word that comes of it."""
 
+import contextlib
+import gc
 import socket
 import ssl
 import threading
 import time
+import weakref
 
 import pytest
 from llm_client.flow.faults import Fault, FaultKind
@@ -287,3 +290,34 @@ def test_words_exist_for_every_kind_the_gate_gives():
     }
 
     assert given - {FaultKind.OTHER, FaultKind.CONNECT} <= set(faults._WORDS)
+
+
+def test_a_fault_holds_nothing_in_a_cycle(kit):
+    """Exchange, request and connection go when the fault goes, without the collector."""
+
+    async def on_a_loop():
+        exchange = await transport.send(post(server.url()), until=time.monotonic() + 5, connect=5, clock=CLOCK)
+        gone = weakref.ref(exchange)
+        with contextlib.suppress(Fault):
+            while True:
+                await exchange.read(time.monotonic() + 5)
+        del exchange
+        assert gone() is None
+
+    def in_a_thread():
+        exchange = transport.send(post(server.url()), until=time.monotonic() + 5, connect=5, clock=CLOCK)
+        gone = weakref.ref(exchange)
+        with contextlib.suppress(Fault):
+            while True:
+                exchange.read(time.monotonic() + 5)
+        del exchange
+        assert gone() is None
+
+    with RawServer([STREAM, event("a"), FIN]) as server:
+        transport = kit.make()
+        gc.collect()
+        gc.disable()
+        try:
+            kit.run(on_a_loop() if kit.loop else in_a_thread())
+        finally:
+            gc.enable()
