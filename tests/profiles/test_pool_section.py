@@ -231,7 +231,7 @@ def test_python_values_need_no_units():
     assert made.breaker.counts == {"failures", "timeout"}
     assert made.concurrency.limit == 4
     assert HttpSpec(keepalive=2.0, ca_file="/ca.pem", http2=True) == made.http
-    assert (made.limits.total.requests.per_second, made.limits.total.tokens.per_second) == (10.0, 1500.0)
+    assert (made.limits.total.requests.amount, made.limits.total.tokens.amount) == (10.0, 90000.0)
 
 
 @pytest.mark.parametrize(
