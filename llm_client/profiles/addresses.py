@@ -32,6 +32,8 @@ _FRAMING: Final = frozenset(
 )
 _SENSITIVE: Final = re.compile(r"auth|key|token|secret|cookie|passw|credential", re.IGNORECASE)
 _ROUTES: Final = ("/chat/completions", "/completions", "/responses", "/embeddings", "/models")
+# Before a URL: every address of its host is an endpoint.
+DNS: Final = "dns+"
 _PROXIES: Final = ("http", "https", "socks5", "socks5h")
 
 
@@ -89,6 +91,10 @@ def base_url(value: str, *, as_is: bool = False) -> str:
     """
     value = value.strip()
     _refuse_reference(value)
+    if value.startswith("dns+https:"):
+        raise UnreadableError("dns+ needs http: a certificate names a host, not the addresses behind it")
+    prefix = DNS if value.startswith(f"{DNS}http:") else ""
+    value = value.removeprefix(prefix)
     try:
         parts = urlsplit(value)
         host, _ = parts.hostname, parts.port
@@ -110,7 +116,7 @@ def base_url(value: str, *, as_is: bool = False) -> str:
             raise UnreadableError(f"the base URL ends where the routes begin: leave {route} out")
     if not path and not as_is:
         path = "/v1"
-    return f"{parts.scheme}://{parts.netloc}{path}"
+    return f"{prefix}{parts.scheme}://{parts.netloc}{path}"
 
 
 def host_name(url: str) -> str:

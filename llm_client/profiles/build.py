@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -118,8 +119,11 @@ LATENCY: Final = {"watch": 1.0, "refuse": 1.5, "target": 2.0, "window": 100}
 
 def fallback(values: dict[str, Any], place: Place) -> Any:
     """Make one link of the fallback chain."""
-    del place
     kind = values.pop("kind")
+    for field in ("model", "stream"):
+        for key in ("rename", "drop", "set"):
+            if field in values.get(key, ()) or (key == "rename" and field in values.get(key, {}).values()):
+                return place.fail(key, f"{field} is not for a fallback to change")
     if kind == "callable":
         name, function = values["target"]
         return CallableFallback(target=name, function=function)
@@ -136,8 +140,15 @@ _FALLBACKS: Final[Mapping[str, Callable[..., Any]]] = {
 
 def endpoint(values: dict[str, Any], place: Place) -> Any:
     """Make an endpoint: a normalised URL, one way to authenticate, a name."""
+    if not isinstance(values["base_url"], str):
+        name, values["discover"] = values["base_url"]
+        if inspect.iscoroutinefunction(values["discover"]):
+            return place.fail("base_url", "the function is async; it is asked in a thread of its own, so make it sync")
+        values["base_url"] = f"callable:{name}"
+        values["name"] = values.get("name") or name
     try:
-        values["base_url"] = addresses.base_url(values["base_url"], as_is=values.get("path_mode") == "as_is")
+        if "discover" not in values:
+            values["base_url"] = addresses.base_url(values["base_url"], as_is=values.get("path_mode") == "as_is")
     except UnreadableError as error:
         return place.fail("base_url", str(error))
     if place.has("api_key_file"):

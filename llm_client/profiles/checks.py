@@ -178,7 +178,7 @@ class _Profile:
             return
         if self._profile.retry.attempts < 2:
             self._fail("hedge", "cannot work with retry.attempts: 1: a hedge is a second attempt")
-        if self._known and len(self._eligible) < 2:
+        if self._known and len(self._eligible) < 2 and not any(each.dynamic for each in self._eligible):
             self._fail("hedge", "cannot work with one endpoint: a hedge goes to another one")
 
     def _fallback(self) -> None:

@@ -23,6 +23,7 @@ Family = Literal["httpx", "httpx2"]
 Pacing = Literal["burst", "leaky"]
 Auth = Literal["bearer", "api-key", "none", "callable"]
 PathMode = Literal["auto", "as_is"]
+Affinity = Literal["off", "prefix"]
 
 # The servers whose habits are known, as `llm_client.wire.dialects` names them; written here as well because a profile
 # is read without loading the wire. A test holds the two together.
@@ -193,11 +194,36 @@ class StoreSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSpec:
+    """How an endpoint's health is asked after; `every` in seconds.
+
+    Attributes:
+        path: from the server's root; None for the dialect's route, or `/health`.
+    """
+
+    path: str | None = None
+    every: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingSpec:
+    """Which of several free endpoints takes a call.
+
+    Attributes:
+        prefix_bytes: how much of a prompt's beginning decides where it would rather go.
+    """
+
+    affinity: Affinity = "off"
+    prefix_bytes: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSpec:
-    """One server.
+    """One server, or with `dns+http://` or `discover` a group of servers that are found at run time.
 
     Attributes:
         base_url: normalised: no trailing slash, `/v1` appended to an empty path unless `path_mode` is as_is.
+        discover: a function that returns the base URLs of the group; `base_url` then only names it.
         account: who is billed; endpoints of one account share its limits. Left out, the endpoint's own name.
         models: name the caller says -> name the server knows. Given, only these are served; None: any.
         auth: `bearer` and `api-key` send `api_key` if there is one; `callable` asks `token` for a bearer token.
@@ -221,11 +247,18 @@ class EndpointSpec:
     query: PrivateMap = field(default_factory=PrivateMap)
     path_mode: PathMode = "auto"
     max_context: int | None = None
+    health: HealthSpec | None = None
+    discover: Callable[[], Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """An endpoint without an account is one of its own."""
         if not self.account:
             object.__setattr__(self, "account", self.name)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether it stands for servers that are found at run time."""
+        return self.discover is not None or self.base_url.startswith("dns+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,4 +272,5 @@ class PoolSpec:
     http: HttpSpec = field(default_factory=HttpSpec)
     limits: LimitsSpec = field(default_factory=LimitsSpec)
     store: StoreSpec = StoreSpec()
+    routing: RoutingSpec = RoutingSpec()
     endpoints: tuple[EndpointSpec, ...] = ()

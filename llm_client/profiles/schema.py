@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 from llm_client.model import Kind
 from llm_client.profiles import build
 from llm_client.profiles.containers import Many, Or, Table, maybe, off
+from llm_client.profiles.free import anything
 from llm_client.profiles.pool_schema import POOL
 from llm_client.profiles.section import Key, Section
 from llm_client.profiles.shapes import flag, level, number, span, target, text, whole, word
@@ -16,6 +17,7 @@ from llm_client.profiles.types import (
     BackpressureKind,
     CachedFallback,
     Covers,
+    FrozenMap,
     HedgeSpec,
     Profile,
     RetrySpec,
@@ -172,6 +174,27 @@ FALLBACK: Final = Section(
             only=("kind", ("profile",)),
         ),
         Key(name="model", shape=text(), doc="Another model.", required=True, only=("kind", ("model",))),
+        Key(
+            name="rename",
+            shape=Table(shape=text(), entry="field"),
+            doc="Fields of the body that the other model calls by another name.",
+            default=FrozenMap(),
+            only=("kind", ("model",)),
+        ),
+        Key(
+            name="drop",
+            shape=Many(shape=text(), unique=True),
+            doc="Fields of the body that the other model does not take.",
+            default=(),
+            only=("kind", ("model",)),
+        ),
+        Key(
+            name="set",
+            shape=Table(shape=anything(), entry="field"),
+            doc="Fields of the body that are set for the other model.",
+            default=FrozenMap(),
+            only=("kind", ("model",)),
+        ),
         Key(
             name="max_entries",
             shape=whole(),

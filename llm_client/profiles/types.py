@@ -16,6 +16,7 @@ from llm_client.profiles.pool_types import (
     CEILINGS,
     DIALECTS,
     WITH_PRIORITY,
+    Affinity,
     Auth,
     BreakerSpec,
     BudgetSpec,
@@ -24,6 +25,7 @@ from llm_client.profiles.pool_types import (
     Counted,
     EndpointSpec,
     Family,
+    HealthSpec,
     HttpSpec,
     LimitKind,
     LimitsSpec,
@@ -36,6 +38,7 @@ from llm_client.profiles.pool_types import (
     QueueSpec,
     Rate,
     RetryAfterScope,
+    RoutingSpec,
     ScopeLimits,
     StoreSpec,
 )
@@ -47,6 +50,7 @@ __all__ = [
     "DIALECTS",
     "FALLBACK_ON",
     "WITH_PRIORITY",
+    "Affinity",
     "Auth",
     "BackoffKind",
     "BackoffSpec",
@@ -65,6 +69,7 @@ __all__ = [
     "Family",
     "File",
     "FrozenMap",
+    "HealthSpec",
     "HedgeSpec",
     "HttpSpec",
     "LimitKind",
@@ -83,6 +88,7 @@ __all__ = [
     "Rate",
     "RetryAfterScope",
     "RetrySpec",
+    "RoutingSpec",
     "ScopeLimits",
     "Secret",
     "StaticFallback",
@@ -208,10 +214,18 @@ class ProfileFallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFallback:
-    """The same call to another model."""
+    """The same call to another model.
+
+    Attributes:
+        rename, drop, set: what becomes of the body's fields, in this order: names that model has for them, fields
+            it lacks, and values that it needs.
+    """
 
     kind: ClassVar[str] = "model"
     model: str
+    rename: Mapping[str, str] = field(default_factory=FrozenMap)
+    drop: tuple[str, ...] = ()
+    set: Mapping[str, Any] = field(default_factory=FrozenMap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
