@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from llm_client.profiles.pool_schema import SCOPE
+from llm_client.profiles.endpoint_schema import SCOPE
 from llm_client.profiles.schema import FILE
 from llm_client.profiles.section import NOTE
 from llm_client.profiles.shapes import Shape, flag, level, per_time, size, span
