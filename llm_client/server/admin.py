@@ -15,14 +15,16 @@ from .job import Refusal
 from .reply import read_body
 from .state import State
 
+_WRONG: Any = {400: {"description": "Not a rule, or not a number"}}
 _MAX = 1 << 20  # bytes of a list of rules
 
 
 def router(state: State) -> APIRouter:
     """The routes under `/admin`."""
     routes = APIRouter(prefix="/admin", dependencies=[Depends(_allowed)])
-    describe: Any = {"content": {"application/json": {"schema": Rule.model_json_schema()}}}
+    describe: Any = {"required": True, "content": {"application/json": {"schema": Rule.model_json_schema()}}}
     denied: Any = {403: {"description": "Not from this machine"}, 415: {"description": "Not JSON"}}
+    missing: Any = {404: {"description": "No such rule"}}
 
     @routes.get("/faults", responses=denied)
     async def listing() -> Response:
@@ -33,7 +35,7 @@ def router(state: State) -> APIRouter:
         "/faults",
         status_code=201,
         openapi_extra={"requestBody": describe},
-        responses={**denied, 400: {"description": "Not a rule"}, 413: {"description": "Too large"}},
+        responses={**denied, **_WRONG, 413: {"description": "Too large"}},
     )
     async def add(request: Request) -> Response:
         """Put one rule, or a list of them, into force."""
@@ -50,7 +52,7 @@ def router(state: State) -> APIRouter:
         state.faults.clear()
         return Response(status_code=204)
 
-    @routes.delete("/faults/{number}", status_code=204, responses={**denied, 404: {"description": "No such rule"}})
+    @routes.delete("/faults/{number}", status_code=204, responses={**denied, **_WRONG, **missing})
     async def remove(number: int) -> Response:
         """Take one rule out."""
         if not state.faults.remove(number):

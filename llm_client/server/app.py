@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,7 +23,7 @@ from .exchange import Exchange
 from .job import Refusal
 from .reply import refusal_answer
 from .responses import Responses
-from .routes import Infer, Route
+from .routes import Infer, Route, Whole
 from .settings import Settings
 from .state import State, build
 
@@ -76,8 +77,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
         code = "not_found" if error.status_code == 404 else "invalid_request"
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            # The framework knows the methods of one route; the resource may have several.
+            headers["Allow"] = ", ".join(_methods(app, request.url.path)) or headers.get("Allow", "")
         refusal = Refusal(code, str(error.detail), status=error.status_code, kind="invalid_request_error",
-                          headers=tuple((error.headers or {}).items()))  # fmt: skip
+                          headers=tuple(headers.items()))  # fmt: skip
         return await refused(request, refusal)
 
     @app.exception_handler(RequestValidationError)
@@ -91,6 +96,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
+def _methods(app: FastAPI, path: str) -> list[str]:
+    """The methods a resource has, by the OpenAPI document."""
+    found = set()
+    for template, entry in app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path):
+            found |= {method.upper() for method in entry}
+    return sorted(found)
+
+
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     400: {"description": "A field is wrong, or the input is too long"},
     401: {"description": "Wrong or missing API key"},
@@ -100,6 +114,10 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     429: {"description": "Queue full or rate limit reached; `Retry-After` says when to come back"},
     503: {"description": "Queue full, loading, shedding or draining; `Retry-After` says when to come back"},
     504: {"description": "Its deadline passed while it waited; it was never started"},
+}
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {"schema": {}}, "text/event-stream": {}}}
 }
 
 
@@ -119,6 +137,6 @@ def _add(app: FastAPI, state: State, route: Route) -> None:
             name=route.name,
             route_class_override=RawRoute,
             response_model=None,
-            responses=_ANSWERS,
+            responses=_ANSWERS if isinstance(route, Whole) else {**_ANSWERS, **_STREAM},
             include_in_schema=path == route.path,
         )

@@ -22,7 +22,9 @@ def _seconds(value: Any) -> Any:
     return duration(value) if isinstance(value, str) else value
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=86_400)]
+Seconds = Annotated[
+    float, Field(ge=0, le=86_400), BeforeValidator(_seconds, json_schema_input_type=float | str)
+]  # the bounds come first, or the document would not tell them
 Events = Annotated[int, Field(ge=0, le=1 << 24)]
 Status = Annotated[int, Field(ge=200, le=599)]
 
@@ -237,7 +239,7 @@ def rules(data: Any) -> list[Rule]:
     out: list[Rule] = []
     for number, each in enumerate(data if isinstance(data, list) else [data], 1):
         try:
-            out.append(Rule.model_validate(each))
+            out.append(Rule.model_validate(each, strict=True))
         except ValidationError as error:
             raise ValueError(f"rule {number}: {_explain(error)}") from None
     return out

@@ -6,8 +6,8 @@ import math
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel
-from starlette.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from . import text
 from .access import on_this_machine
@@ -15,15 +15,21 @@ from .job import Refusal
 from .schema import TokenIds
 from .state import State
 
+_WRONG: Any = {400: {"description": "A field is wrong"}}
+
 
 class Tokenize(BaseModel):
     """`/tokenize`."""
+
+    model_config = ConfigDict(strict=True)
 
     prompt: str
 
 
 class Detokenize(BaseModel):
     """`/detokenize`."""
+
+    model_config = ConfigDict(strict=True)
 
     tokens: TokenIds
 
@@ -89,13 +95,13 @@ def _health(routes: APIRouter, state: State) -> None:
 
 
 def _books(routes: APIRouter, state: State) -> None:
-    @routes.get("/metrics")
+    @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics(request: Request) -> Response:
         """Prometheus text, or OpenMetrics when asked for."""
         body, content_type = state.metrics.expose(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 
-    @routes.get("/stats")
+    @routes.get("/stats", responses=_WRONG)
     async def stats(request: Request, log: Annotated[int, Query(ge=0, le=10_000_000)] = 0) -> Response:
         """The books as JSON; `log=N` adds the last N requests, for clients on this machine."""
         out = state.ledger.as_dict()
@@ -118,13 +124,13 @@ def _books(routes: APIRouter, state: State) -> None:
 
 
 def _tokens(routes: APIRouter, state: State) -> None:
-    @routes.post("/tokenize")
+    @routes.post("/tokenize", responses=_WRONG)
     async def tokenize(body: Tokenize) -> dict[str, Any]:
         """A text as token ids."""
         ids = text.encode(body.prompt)
         return {"count": len(ids), "max_model_len": state.settings.longest, "tokens": ids, "token_strs": None}
 
-    @routes.post("/detokenize")
+    @routes.post("/detokenize", responses=_WRONG)
     async def detokenize(body: Detokenize) -> dict[str, Any]:
         """Token ids as a text; ids that are none of ours are left out."""
         return {"prompt": text.decode(body.tokens)}

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 _MAX_TOKENS = 1 << 24
 
-Count = Annotated[int, Field(ge=1, le=_MAX_TOKENS)]
-Priority = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 40)]], Field(min_length=1)]
+
+def _integral(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# To JSON 5.0 is a whole number too; the bounds come first, or the document would not tell them.
+_WHOLE = BeforeValidator(_integral)
+Count = Annotated[int, Field(ge=1, le=_MAX_TOKENS), _WHOLE]
+Natural = Annotated[int, Field(ge=0, le=_MAX_TOKENS), _WHOLE]
+Few = Annotated[int, Field(ge=0, le=20), _WHOLE]
+Priority = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31), _WHOLE]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 40), _WHOLE]], Field(min_length=1)]
 Texts = str | Annotated[list[str], Field(min_length=1, max_length=2048)]
 Prompts = Texts | TokenIds | Annotated[list[TokenIds], Field(min_length=1, max_length=2048)]
 
@@ -18,7 +27,7 @@ Prompts = Texts | TokenIds | Annotated[list[TokenIds], Field(min_length=1, max_l
 class Body(BaseModel):
     """What all bodies share."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", strict=True)
 
     model: str = ""
     priority: Priority | None = None
@@ -27,7 +36,7 @@ class Body(BaseModel):
 class StreamOptions(BaseModel):
     """What a stream carries beside the text."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", strict=True)
 
     include_usage: bool = False
 
@@ -36,9 +45,9 @@ class Generation(Body):
     """What chat and completions share."""
 
     max_tokens: Count | None = None
-    min_tokens: Annotated[int, Field(ge=0, le=_MAX_TOKENS)] = 0
+    min_tokens: Natural = 0
     ignore_eos: bool = False
-    n: Annotated[int, Field(ge=1, le=128)] | None = 1
+    n: Annotated[int, Field(ge=1, le=128), _WHOLE] | None = 1
     stream: bool | None = False
     stream_options: StreamOptions | None = None
 
@@ -53,7 +62,7 @@ class InferRequest(Body):
 class Message(BaseModel):
     """One turn of a conversation."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", strict=True)
 
     role: str
     content: str | list[dict[str, Any]] | None = None
@@ -63,7 +72,7 @@ class Message(BaseModel):
 class Function(BaseModel):
     """What a tool is called and what it takes."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", strict=True)
 
     name: str
     parameters: dict[str, Any] | None = None
@@ -72,7 +81,7 @@ class Function(BaseModel):
 class Tool(BaseModel):
     """One tool of a chat."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", strict=True)
 
     type: Literal["function"] = "function"
     function: Function
@@ -87,7 +96,7 @@ class ChatRequest(Generation):
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_logprobs: Few | None = None
 
 
 class CompletionRequest(Generation):
@@ -95,7 +104,7 @@ class CompletionRequest(Generation):
 
     prompt: Prompts
     echo: bool | None = False
-    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    logprobs: Few | None = None
 
 
 class ResponsesRequest(Body):
@@ -116,7 +125,7 @@ class EmbeddingRequest(Body):
 
     input: Prompts
     encoding_format: Literal["float", "base64"] | None = None
-    dimensions: Annotated[int, Field(ge=1, le=4096)] | None = None
+    dimensions: Annotated[int, Field(ge=1, le=4096), _WHOLE] | None = None
 
 
 class RerankRequest(Body):
@@ -124,7 +133,7 @@ class RerankRequest(Body):
 
     query: str
     documents: Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=2048)]
-    top_n: Annotated[int, Field(ge=0)] | None = None
+    top_n: Natural | None = None
     return_documents: bool | None = True
 
 
