@@ -163,7 +163,7 @@ class AdaptiveLimit:
         if not slot.open or slot.seen or not slot.stream:
             return
         slot.seen = True
-        delay = now - slot.sent_at
+        delay = slot.first_after = now - slot.sent_at
         self._signal.streamed(slot, now, delay)
         self._alive(slot, now)
         self._take(slot, now, delay, 0.0, delay)

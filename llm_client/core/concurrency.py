@@ -25,11 +25,11 @@ class Slot:
         held: sent while growth was frozen, so it only replaced an answered call.
         probe: the one call above the known ceiling.
         refusals: refusals the limit had counted when it was sent.
-        seen: its first content arrived.
+        seen: its first content arrived, `first_after` seconds after it was sent.
         open: not settled yet.
     """
 
-    __slots__ = ("epoch", "held", "level", "open", "probe", "prompt", "refusals", "seen", "sent_at", "stream")
+    __slots__ = ("epoch", "first_after", "held", "level", "open", "probe", "prompt", "refusals", "seen", "sent_at", "stream")
 
     def __init__(self, sent_at: float, level: int, *, stream: bool = False, prompt: float = 0.0) -> None:
         """Take a place; the adaptive limit fills in the rest."""
@@ -42,6 +42,7 @@ class Slot:
         self.held = False
         self.probe = False
         self.seen = False
+        self.first_after = 0.0
         self.open = True
 
 

@@ -59,6 +59,7 @@ class Signal:
     """
 
     __slots__ = (
+        "_after_first",
         "_answers",
         "_best",
         "_opened",
@@ -79,6 +80,9 @@ class Signal:
         self._slope = Slope(pairs=tuning.pairs, neighbours=tuning.neighbours, apart=tuning.spread)
         self._prefill = Prefill(tuning)
         self._best = inf
+        # EWMA of the share of a stream's time that follows its first content. Behind a proxy that buffers it is
+        # nothing: such a first content tells as little of the queue as a whole answer does.
+        self._after_first: float | None = None
         self.latency: float | None = None
         self.reaction: float | None = None
 
@@ -95,6 +99,8 @@ class Signal:
     def answered(self, slot: Slot, latency: float, output: float) -> None:
         """Note a whole answer; `output` is its tokens, 0.0 when unknown."""
         self.latency = self._smooth(self.latency, latency)
+        if slot.stream and latency > 0.0:
+            self._after_first = self._smooth(self._after_first, (latency - slot.first_after) / latency)
         if not slot.stream:
             self.reaction = self.latency
             self._answers.append((output, latency))
@@ -134,6 +140,10 @@ class Signal:
         self.forget_window(now)
         return Reading(wait, service, target, sure, level, fresh)
 
+    @property
+    def _buffered(self) -> bool:
+        return self._after_first is not None and self._after_first < self._tuning.buffered
+
     def _smooth(self, old: float | None, new: float) -> float:
         return new if old is None else old + self._tuning.smooth * (new - old)
 
@@ -144,16 +154,18 @@ class Signal:
 
     def _queueing(self, limit: float) -> tuple[float, float, float, bool]:
         t = self._tuning
-        streams = [s for s in self._window if s.stream]
-        if len(streams) >= min(t.few, len(self._window)):
+        streams = [] if self._buffered else [s for s in self._window if s.stream]
+        if streams and len(streams) >= min(t.few, len(self._window)):
             return self._of_streams(streams, limit)
-        plain = [s for s in self._window if not s.stream]
+        plain = [s for s in self._window if not s.stream] or self._window
         delays = sorted(s.delay for s in plain)
+        median = delays[len(delays) // 2]
+        self._best = min(self._best * t.alike_leak, median)
         mean, spread = mean_and_spread(delays)
         outputs, output_spread = mean_and_spread([o for o, _ in self._answers])
         varied = outputs > 0.0 and output_spread > t.spread * outputs
-        if varied and len(self._slope) >= t.pairs_min:
-            slope = self._slope.renew()
+        if varied and len(self._slope) >= t.pairs_min and self._explains(self._slope.renew() * outputs):
+            slope = self._slope.value
             weighed = total = 0.0
             rests = []
             for s in plain:
@@ -170,9 +182,7 @@ class Signal:
             wait = sum(s.delay - slope * s.output for s in plain) / len(plain)
             if wait > t.alarm:
                 return wait, max(0.01, mean - wait), t.target_max, True
-        median = delays[len(delays) // 2]
         noise = 1.25 * spread / sqrt(len(delays))  # the standard error of a median, for near-normal samples
-        self._best = min(self._best * t.alike_leak, median)
         wait = max(0.0, median - t.alike_noise * noise - self._best)
         return wait, self._best, max(t.target_floor, t.alike_factor * self._best), False
 
@@ -183,6 +193,14 @@ class Signal:
         service = inf if self.latency is None else max(0.01, self.latency - wait)
         return wait, service, self._target(service, limit), True
 
+    def _explains(self, work: float) -> bool:
+        """Tell whether output tokens account for a fair part of the best answer times.
+
+        A server that takes the same time for every answer has no slope, and all of its time would pass for
+        queueing: the limit would fall to one call on an idle server.
+        """
+        return work >= self._tuning.explained * self._best
+
     def _slope_bound(self) -> float:
         """Seconds per token cannot be above this."""
         return min(latency / output for output, latency in self._answers if output > 0.0)
@@ -191,6 +209,8 @@ class Signal:
         t = self._tuning
         window = self._window
         if window[0].delay < t.alarm * 0.5 or window[-1].delay < t.alarm * 0.5:
+            return False
+        if self._buffered:
             return False
         if any(s.stream for s in window):
             waits = [s.wait for s in window if s.stream]

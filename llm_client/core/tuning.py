@@ -75,6 +75,8 @@ class Tuning:
     short: float = 0.25  # weight of an answer: 1 / (short + tokens / mean) ** 2; short answers tell the queue
     alike_noise: float = 2.0  # standard errors of the median
     alike_factor: float = 2.0  # above the best median: only then congested when all answers are alike
+    explained: float = 0.25  # of the best answer time that output tokens must account for, to tell work from waiting
+    buffered: float = 0.05  # a stream's share after its first content, below which it was buffered on the way
     alike_leak: float = 1.01  # per window, so that an idle hour is forgotten
 
     # -- least first-content delay
