@@ -171,6 +171,12 @@ def test_what_a_server_adds_is_kept():
     }
 
 
+def test_the_role_is_the_servers():
+    """Null, empty or missing ones change nothing."""
+    assert message({"role": "model", "content": ""}, {"role": None, "content": "x"}, {"role": ""})["role"] == "model"
+    assert message({"content": "x"})["role"] == "assistant"
+
+
 def test_log_probabilities_are_strung_together():
     """Lists grow; the chunks themselves are left alone."""
     assembly = Assembly("chat")

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llm_client.errors import ConfigError
 from llm_client.model import Headers, Priority
-from llm_client.profiles.pool_schema import DIALECTS as IN_PROFILES
+from llm_client.profiles.pool_types import DIALECTS as IN_PROFILES
+from llm_client.profiles.pool_types import WITH_PRIORITY
 from llm_client.wire.dialects import DIALECTS, dialect, guess, parse_load
 
 
@@ -28,8 +29,9 @@ def test_no_other_server_gets_a_priority(name):
 
 
 def test_profiles_offer_only_what_exists():
-    """A name that passes the profile's check is a dialect."""
-    assert set(IN_PROFILES) <= set(DIALECTS)
+    """A name that passes the profile's check is a dialect, and the ones with priorities agree."""
+    assert set(IN_PROFILES) == set(DIALECTS)
+    assert set(WITH_PRIORITY) == {name for name, one in DIALECTS.items() if one.priority_field}
 
 
 def test_an_unknown_name_is_a_config_error_that_lists_the_known():

@@ -281,6 +281,16 @@ def test_the_late_chunk_of_a_document_has_numbered_tool_calls():
     assert stream.content
 
 
+def test_the_late_chunk_of_a_completions_document_is_itself():
+    """That route's stream and its plain answer have one shape."""
+    body = {"object": "text_completion", "choices": [{"index": 0, "text": "x", "finish_reason": "stop"}]}
+    stream = reader("completions", headers=DOCUMENT)
+    feed(stream, json.dumps(body).encode())
+
+    assert stream.end().ok
+    assert [chunk.data for chunk in stream.late] == [body]
+
+
 @pytest.mark.parametrize(
     ("body", "fault", "kind", "retryable"),
     [
