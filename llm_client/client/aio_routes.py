@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
-from llm_client.client.raw import RawResponse
+from llm_client.client.raw import RawResponse, unstreamed
 from llm_client.client.stream import AsyncStream
 
 if TYPE_CHECKING:
@@ -14,14 +13,14 @@ if TYPE_CHECKING:
     from llm_client.client.settings import Settings
     from llm_client.wire.base import CallOptions
     from llm_client.wire.chat_answers import ChatCompletion, ChatCompletionChunk
-    from llm_client.wire.chat_params import ChatCall
+    from llm_client.wire.chat_params import ChatCall, FormatParam
     from llm_client.wire.completions import Completion, CompletionCall
     from llm_client.wire.embeddings import CreateEmbeddingResponse, EmbeddingCall
     from llm_client.wire.models import Model, ModelList
     from llm_client.wire.responses import Response, ResponseEvent, ResponsesCall
     from llm_client.wire.transcriptions import Transcription, TranscriptionCall
 
-A = TypeVar("A")
+T = TypeVar("T")
 
 
 class AsyncRoute:
@@ -38,39 +37,44 @@ class AsyncRoute:
         return RawResponse(reply, asked.read) if raw else asked.read(reply)
 
 
-class AsyncRaw(Generic[A]):
-    """`with_raw_response`: the same call, its answer unread."""
-
-    def __init__(self, send: Callable[[dict[str, Any]], Awaitable[RawResponse[A]]]) -> None:
-        self._send = send
-
-    async def create(self, **arguments: Any) -> RawResponse[A]:
-        """Carry the call out; takes the arguments of the plain `create`, `stream` excepted."""
-        if arguments.get("stream"):
-            raise TypeError("with_raw_response: a stream has no whole body; use create(stream=True) and its meta")
-        return await self._send(arguments)
-
-
 class AsyncCompletions(AsyncRoute):
     """`client.chat.completions`."""
 
     @overload
     async def create(
-        self, *, stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]
-    ) -> ChatCompletion[Any]: ...
+        self, *, response_format: type[T], stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]
+    ) -> ChatCompletion[T]: ...
 
     @overload
     async def create(
-        self, *, stream: Literal[True], **arguments: Unpack[ChatCall]
-    ) -> AsyncStream[ChatCompletionChunk, ChatCompletion[Any]]: ...
+        self, *, response_format: type[T], stream: Literal[True], **arguments: Unpack[ChatCall]
+    ) -> AsyncStream[ChatCompletionChunk, ChatCompletion[T]]: ...
 
+    @overload
     async def create(
-        self, *, stream: bool | None = None, **arguments: Any
-    ) -> ChatCompletion[Any] | AsyncStream[ChatCompletionChunk, ChatCompletion[Any]]:
+        self,
+        *,
+        response_format: FormatParam | None = None,
+        stream: Literal[False] | None = None,
+        **arguments: Unpack[ChatCall],
+    ) -> ChatCompletion: ...
+
+    @overload
+    async def create(
+        self, *, response_format: FormatParam | None = None, stream: Literal[True], **arguments: Unpack[ChatCall]
+    ) -> AsyncStream[ChatCompletionChunk, ChatCompletion]: ...
+
+    @overload
+    async def create(
+        self, *, response_format: FormatParam | None = None, stream: bool, **arguments: Unpack[ChatCall]
+    ) -> ChatCompletion | AsyncStream[ChatCompletionChunk, ChatCompletion]: ...
+
+    async def create(self, **arguments: Any) -> Any:
         """Ask for a chat completion.
 
         Takes OpenAI's arguments, the sampling extras of vLLM and SGLang, and per call `priority`, `deadline`
         (seconds; `timeout` is its alias), `fallback`, `tenant`, `extra_body`, `extra_headers`, `extra_query`.
+        A class as `response_format` is asked for as strict JSON Schema; the answer then has `parsed`.
 
         Raises:
             LLMClientError: see `llm_client.errors`.
@@ -78,18 +82,36 @@ class AsyncCompletions(AsyncRoute):
         """
         from llm_client.client.resources import ask_chat  # noqa: PLC0415 - a light import
 
-        if stream is not None:
-            arguments["stream"] = stream
-        done: ChatCompletion[Any] | AsyncStream[ChatCompletionChunk, ChatCompletion[Any]]
-        done = await self._send(ask_chat(self._settings, arguments))
-        return done
+        return await self._send(ask_chat(self._settings, arguments))
 
     @property
-    def with_raw_response(self) -> AsyncRaw[ChatCompletion[Any]]:
+    def with_raw_response(self) -> AsyncRawCompletions:
         """The same call with the answer unread."""
+        return AsyncRawCompletions(self._settings)
+
+
+class AsyncRawCompletions(AsyncRoute):
+    """`client.chat.completions.with_raw_response`."""
+
+    @overload
+    async def create(
+        self, *, response_format: type[T], stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]
+    ) -> RawResponse[ChatCompletion[T]]: ...
+
+    @overload
+    async def create(
+        self,
+        *,
+        response_format: FormatParam | None = None,
+        stream: Literal[False] | None = None,
+        **arguments: Unpack[ChatCall],
+    ) -> RawResponse[ChatCompletion]: ...
+
+    async def create(self, **arguments: Any) -> Any:
+        """Ask for a chat completion, and leave the answer unread. Raises as the plain `create`."""
         from llm_client.client.resources import ask_chat  # noqa: PLC0415 - a light import
 
-        return AsyncRaw(lambda arguments: self._send(ask_chat(self._settings, arguments), raw=True))
+        return await self._send(ask_chat(self._settings, unstreamed(arguments)), raw=True)
 
 
 class AsyncChat:
@@ -112,18 +134,34 @@ class AsyncTextCompletions(AsyncRoute):
         self, *, stream: Literal[True], **arguments: Unpack[CompletionCall]
     ) -> AsyncStream[Completion, Completion]: ...
 
+    @overload
     async def create(
-        self, *, stream: bool | None = None, **arguments: Any
-    ) -> Completion | AsyncStream[Completion, Completion]:
+        self, *, stream: bool, **arguments: Unpack[CompletionCall]
+    ) -> Completion | AsyncStream[Completion, Completion]: ...
+
+    async def create(self, **arguments: Any) -> Any:
         """Ask for a completion of a bare prompt. Raises as `chat.completions.create`."""
         from llm_client.client.resources import ask_completion  # noqa: PLC0415 - a light import
 
-        if stream is not None:
-            arguments["stream"] = stream
-        done: Completion | AsyncStream[Completion, Completion] = await self._send(
-            ask_completion(self._settings, arguments)
-        )
-        return done
+        return await self._send(ask_completion(self._settings, arguments))
+
+    @property
+    def with_raw_response(self) -> AsyncRawTextCompletions:
+        """The same call with the answer unread."""
+        return AsyncRawTextCompletions(self._settings)
+
+
+class AsyncRawTextCompletions(AsyncRoute):
+    """`client.completions.with_raw_response`."""
+
+    async def create(
+        self, *, stream: Literal[False] | None = None, **arguments: Unpack[CompletionCall]
+    ) -> RawResponse[Completion]:
+        """Ask for a completion, and leave the answer unread. Raises as the plain `create`."""
+        from llm_client.client.resources import ask_completion  # noqa: PLC0415 - a light import
+
+        asked = ask_completion(self._settings, unstreamed({**arguments, "stream": stream}))
+        return cast("RawResponse[Completion]", await self._send(asked, raw=True))
 
 
 class AsyncResponses(AsyncRoute):
@@ -131,26 +169,57 @@ class AsyncResponses(AsyncRoute):
 
     @overload
     async def create(
-        self, *, stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]
-    ) -> Response[Any]: ...
+        self, *, text_format: type[T], stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]
+    ) -> Response[T]: ...
+
+    @overload
+    async def create(
+        self, *, text_format: type[T], stream: Literal[True], **arguments: Unpack[ResponsesCall]
+    ) -> AsyncStream[ResponseEvent, Response[T]]: ...
+
+    @overload
+    async def create(self, *, stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]) -> Response: ...
 
     @overload
     async def create(
         self, *, stream: Literal[True], **arguments: Unpack[ResponsesCall]
-    ) -> AsyncStream[ResponseEvent, Response[Any]]: ...
+    ) -> AsyncStream[ResponseEvent, Response]: ...
 
+    @overload
     async def create(
-        self, *, stream: bool | None = None, **arguments: Any
-    ) -> Response[Any] | AsyncStream[ResponseEvent, Response[Any]]:
-        """Ask for a response. Raises as `chat.completions.create`."""
+        self, *, stream: bool, **arguments: Unpack[ResponsesCall]
+    ) -> Response | AsyncStream[ResponseEvent, Response]: ...
+
+    async def create(self, **arguments: Any) -> Any:
+        """Ask for a response; a class as `text_format` is parsed into. Raises as `chat.completions.create`."""
         from llm_client.client.resources import ask_response  # noqa: PLC0415 - a light import
 
-        if stream is not None:
-            arguments["stream"] = stream
-        done: Response[Any] | AsyncStream[ResponseEvent, Response[Any]] = await self._send(
-            ask_response(self._settings, arguments)
-        )
-        return done
+        return await self._send(ask_response(self._settings, arguments))
+
+    @property
+    def with_raw_response(self) -> AsyncRawResponses:
+        """The same call with the answer unread."""
+        return AsyncRawResponses(self._settings)
+
+
+class AsyncRawResponses(AsyncRoute):
+    """`client.responses.with_raw_response`."""
+
+    @overload
+    async def create(
+        self, *, text_format: type[T], stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]
+    ) -> RawResponse[Response[T]]: ...
+
+    @overload
+    async def create(
+        self, *, stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]
+    ) -> RawResponse[Response]: ...
+
+    async def create(self, **arguments: Any) -> Any:
+        """Ask for a response, and leave the answer unread. Raises as the plain `create`."""
+        from llm_client.client.resources import ask_response  # noqa: PLC0415 - a light import
+
+        return await self._send(ask_response(self._settings, unstreamed(arguments)), raw=True)
 
 
 class AsyncEmbeddings(AsyncRoute):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from llm_client.model import Headers, Meta
@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from llm_client.flow.run import Reply
 
 T = TypeVar("T")
+
+
+def unstreamed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call whose answer is left unread, which no stream can be.
+
+    Raises:
+        TypeError: a stream was asked for.
+    """
+    extra = arguments.get("extra_body")
+    if arguments.get("stream") or (isinstance(extra, Mapping) and extra.get("stream")):
+        raise TypeError("with_raw_response: a stream has no whole body; use create(stream=True) and its meta")
+    return {name: value for name, value in arguments.items() if name != "stream" or value is not None}
 
 
 class RawResponse(Generic[T]):

@@ -6,13 +6,17 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+from urllib.parse import quote
 
+from llm_client.client.options import deadline_of, fallback_of, parted
+from llm_client.client.sending import with_headers, with_query
 from llm_client.client.settings import Settings
 from llm_client.compose.calls import make_call
+from llm_client.errors import ConfigError
 from llm_client.flow.run import Reply
 from llm_client.model import UNSET, Call, Request
 from llm_client.wire import chat, completions, embeddings, ranking, responses, tokenize, transcriptions
-from llm_client.wire.base import Answer, CallOptions, WireModel, split_options
+from llm_client.wire.base import Answer, CallOptions, WireModel
 from llm_client.wire.body import dump
 from llm_client.wire.chat_answers import ChatCompletion, ChatCompletionChunk
 from llm_client.wire.measure import max_output, measure
@@ -53,7 +57,7 @@ def ask_chat(settings: Settings, arguments: Arguments) -> Asked[ChatCompletion[A
         TypeError: an unknown or missing field.
         ConfigError: a bad option.
     """
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     shape = fields.get("response_format")
     body = chat.build_body(cast("chat.ChatParams", _named(settings, fields)), options.get("extra_body"))
 
@@ -70,7 +74,7 @@ def ask_chat(settings: Settings, arguments: Arguments) -> Asked[ChatCompletion[A
 
 def ask_completion(settings: Settings, arguments: Arguments) -> Asked[completions.Completion, completions.Completion]:
     """Make a completions call. Raises as `ask_chat`."""
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     given = cast("completions.CompletionParams", _named(settings, fields))
     body = completions.build_body(given, options.get("extra_body"))
     model = completions.Completion
@@ -81,7 +85,7 @@ def ask_completion(settings: Settings, arguments: Arguments) -> Asked[completion
 
 def ask_response(settings: Settings, arguments: Arguments) -> Asked[responses.Response[Any], responses.ResponseEvent]:
     """Make a responses call; a class as `text_format` is parsed into. Raises as `ask_chat`."""
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     shape = fields.get("text_format")
     given = cast("responses.ResponsesParams", _named(settings, fields))
     body = responses.build_body(given, options.get("extra_body"))
@@ -101,7 +105,7 @@ def ask_embeddings(
     settings: Settings, arguments: Arguments
 ) -> list[Asked[embeddings.CreateEmbeddingResponse, WireModel]]:
     """Make an embeddings call, or several where the inputs are more than one call may carry. Raises as `ask_chat`."""
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     batches = embeddings.split_batches(cast("embeddings.EmbeddingParams", _named(settings, fields)))
     return [_ask_embedding(settings, batch, options) for batch in batches]
 
@@ -121,21 +125,21 @@ def _ask_embedding(
 
 def ask_rerank(settings: Settings, arguments: Arguments) -> Asked[ranking.RerankResponse, WireModel]:
     """Make a rerank call. Raises as `ask_chat`."""
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     body = ranking.build_rerank(cast("ranking.RerankParams", _named(settings, fields)), options.get("extra_body"))
     return _whole(_call(settings, "rerank", "rerank", body, options), ranking.RerankResponse)
 
 
 def ask_score(settings: Settings, arguments: Arguments) -> Asked[ranking.ScoreResponse, WireModel]:
     """Make a score call. Raises as `ask_chat`."""
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     body = ranking.build_score(cast("ranking.ScoreParams", _named(settings, fields)), options.get("extra_body"))
     return _whole(_call(settings, "score", "score", body, options), ranking.ScoreResponse)
 
 
 def ask_tokenize(settings: Settings, arguments: Arguments) -> Asked[tokenize.TokenizeResponse, WireModel]:
     """Make a tokenize call; the route stands beside `/v1`. Raises as `ask_chat`."""
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     given = cast("tokenize.TokenizeParams", _named(settings, fields))
     body = tokenize.build_tokenize(given, options.get("extra_body"))
     return _whole(_call(settings, "tokenize", "/tokenize", body, options), tokenize.TokenizeResponse)
@@ -143,7 +147,7 @@ def ask_tokenize(settings: Settings, arguments: Arguments) -> Asked[tokenize.Tok
 
 def ask_detokenize(settings: Settings, arguments: Arguments) -> Asked[tokenize.DetokenizeResponse, WireModel]:
     """Make a detokenize call; the route stands beside `/v1`. Raises as `ask_chat`."""
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     given = cast("tokenize.DetokenizeParams", _named(settings, fields))
     body = tokenize.build_detokenize(given, options.get("extra_body"))
     return _whole(_call(settings, "detokenize", "/detokenize", body, options), tokenize.DetokenizeResponse)
@@ -151,7 +155,7 @@ def ask_detokenize(settings: Settings, arguments: Arguments) -> Asked[tokenize.D
 
 def ask_transcription(settings: Settings, arguments: Arguments) -> Asked[transcriptions.Transcription, WireModel]:
     """Upload sound to be written down. Raises as `ask_chat`."""
-    options, fields = split_options(arguments)
+    options, fields = parted(arguments)
     given = cast("transcriptions.TranscriptionParams", _named(settings, fields))
     form, upload = transcriptions.build_form(given, options.get("extra_body"))
     content_type, body = transcriptions.encode_form(form, upload, boundary=uuid.uuid4().hex)
@@ -178,17 +182,22 @@ def ask_transcription(settings: Settings, arguments: Arguments) -> Asked[transcr
 
 def ask_models(settings: Settings, options: CallOptions) -> Asked[ModelList, WireModel]:
     """List what a server serves."""
+    options = _bare("models.list", options)
     return _whole(_call(settings, "models", "models", {}, options, method="GET"), ModelList)
 
 
 def ask_model(settings: Settings, name: str, options: CallOptions) -> Asked[_OneModel, WireModel]:
-    """Ask about one model."""
-    call = _call(settings, "other", f"models/{name}", {}, options, method="GET")
+    """Ask about one model. Raises as `ask_chat`."""
+    options = _bare("models.retrieve", options)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"model: expected a model's name, got {name!r}")
+    call = _call(settings, "other", f"models/{quote(name, safe='/:')}", {}, options, method="GET")
     return Asked(call, _reader(_OneModel), WireModel.from_dict, _OneModel.from_dict)
 
 
 def ask_health(settings: Settings, options: CallOptions) -> Asked[Health, WireModel]:
     """Ask a server whether it is well; an empty 200 is a yes."""
+    options = _bare("health", options)
     call = _call(settings, "other", "/health", {}, options, method="GET")
 
     def read(reply: Reply) -> Health:
@@ -197,6 +206,14 @@ def ask_health(settings: Settings, options: CallOptions) -> Asked[Health, WireMo
         return answer.with_meta(reply.meta)
 
     return Asked(call, read, WireModel.from_dict, Health.from_dict)
+
+
+def _bare(call: str, arguments: CallOptions) -> CallOptions:
+    """Part the options of a call that has no body."""
+    options, fields = parted(cast("Arguments", arguments))
+    for name in fields:
+        raise TypeError(f"{call} has no argument {name!r}")
+    return options
 
 
 class _OneModel(Answer, Model):
@@ -236,20 +253,16 @@ def _call(
     content: tuple[str, bytes] | None = None,
 ) -> Call:
     """Make a call of a body and the caller's options; `content` replaces the JSON of the body."""
-    headers = dict(settings.headers)
-    for name, value in (options.get("extra_headers") or {}).items():
-        if value is None:
-            headers.pop(name, None)
-        else:
-            headers[name] = str(value)
-    query = {**dict(settings.query), **{k: str(v) for k, v in (options.get("extra_query") or {}).items()}}
+    headers = with_headers("extra_headers", settings.headers, options.get("extra_headers"))
+    query = with_query("extra_query", settings.query, options.get("extra_query"))
     data = dump(body) if method != "GET" else b""
     if content is not None:
-        headers["content-type"], data = content
+        content_type, data = content
+        headers = with_headers("content-type", headers, {"content-type": content_type})
     return make_call(
         settings.pool,
         settings.plan,
-        Request(method=method, path=path, body=data, headers=tuple(headers.items()), query=tuple(query.items())),
+        Request(method=method, path=path, body=data, headers=headers, query=query),
         route=route,
         model=body.get("model"),
         stream=bool(body.get("stream")),
@@ -257,7 +270,7 @@ def _call(
         size=measure(body),
         max_tokens=max_output(body),
         priority=options.get("priority", UNSET),
-        deadline=options.get("deadline", options.get("timeout", UNSET)),
-        fallback=options.get("fallback", UNSET),
+        deadline=deadline_of(options),
+        fallback=fallback_of(settings, options),
         tenant=options.get("tenant"),
     )

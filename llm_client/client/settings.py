@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from llm_client.client.patience import tuned
+from llm_client.client.sending import Pairs, bearer, with_headers, with_query
 from llm_client.compose.pool import Pool
 from llm_client.errors import ConfigError
 from llm_client.model import UNSET
 
 if TYPE_CHECKING:
     from llm_client.flow.plan import Plan
+
+Key = str | Callable[[], Any] | None
 
 # openai-python's arguments that have another place here.
 _ELSEWHERE: Final = {
@@ -24,11 +27,17 @@ _ELSEWHERE: Final = {
     "webhook_secret": "webhooks are not supported",
     "admin_api_key": "the administration API is not supported",
     "workload_identity": "pass a callable as api_key, it is asked for a token",
+    "azure_endpoint": "write pool={'endpoints': [{'base_url': ..., 'auth': 'api-key', 'api_key': ..., "
+    "'query': {'api-version': ...}, 'path_mode': 'as_is'}]}",
+    "api_version": "pass default_query={'api-version': ...}, or query in the endpoint",
+    "azure_ad_token_provider": "pass it as api_key: a callable is asked for a token",
 }
 _KNOWN: Final = (
     "pool", "profile", "base_url", "api_key", "timeout", "max_retries", "default_headers", "default_query",
     "organization", "project",
 )  # fmt: skip
+_CHANGEABLE: Final = tuple(name for name in _KNOWN if name not in {"pool", "base_url"})
+_FIXED: Final = "a client's servers are its pool's; make a new client for other ones"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,30 +46,54 @@ class Settings:
 
     Attributes:
         owned: the client made the pool and closes it.
+        threads: the client is the one for threads.
     """
 
     pool: Pool
     plan: Plan
     owned: bool
-    headers: tuple[tuple[str, str], ...] = ()
-    query: tuple[tuple[str, str], ...] = ()
+    threads: bool = False
+    headers: Pairs = ()
+    query: Pairs = ()
 
     def changed(self, **changes: Any) -> Settings:
-        """Return the view of `with_options`.
+        """Return the view of `with_options`; what is UNSET stays.
 
         Raises:
             ConfigError, TypeError: as the constructor.
         """
+        given = {name: value for name, value in changes.items() if value is not UNSET}
         plan = self.plan
-        if "profile" in changes:
-            plan = self.pool.plan(changes.pop("profile"))
-        headers, query = dict(self.headers), dict(self.query)
-        headers.update(_pairs("default_headers", changes.pop("default_headers", None)))
-        query.update(_pairs("default_query", changes.pop("default_query", None)))
-        plan = _tuned(plan, changes.pop("timeout", UNSET), changes.pop("max_retries", UNSET))
-        if changes:
-            raise TypeError(_unknown("with_options", next(iter(changes))))
-        return replace(self, plan=plan, owned=False, headers=tuple(headers.items()), query=tuple(query.items()))
+        for name in given:
+            if name not in _CHANGEABLE:
+                why = {"pool": _FIXED, "base_url": _FIXED}.get(name)
+                raise TypeError(f"with_options takes no {name!r}: {why}" if why else _unknown("with_options", name))
+        if "profile" in given:
+            plan = self.pool.plan(_named(given["profile"]))
+        headers = with_headers("default_headers", self.headers, given.get("default_headers"))
+        headers = with_headers("with_options", headers, _about(given.get("organization"), given.get("project")))
+        if given.get("api_key") is not None:
+            headers = with_headers("api_key", headers, {"authorization": bearer("api_key", given["api_key"])})
+        made = replace(
+            self,
+            plan=tuned(plan, given.get("timeout", UNSET), given.get("max_retries", UNSET)),
+            owned=False,
+            headers=headers,
+            query=with_query("default_query", self.query, given.get("default_query")),
+        )
+        return made.checked()
+
+    def checked(self) -> Settings:
+        """Return the view itself, when threads can run what it asks of the user's functions.
+
+        Raises:
+            ConfigError: an async function under a client for threads.
+        """
+        if self.threads:
+            from llm_client.compose.colour import refuse_async  # noqa: PLC0415 - a light import
+
+            refuse_async(self.pool, self.plan, "Client")
+        return self
 
 
 def settings(
@@ -68,14 +101,15 @@ def settings(
     profile: str | Mapping[str, Any],
     *,
     base_url: str | None,
-    api_key: Any,
+    api_key: Key,
     timeout: Any,
     max_retries: Any,
-    default_headers: Mapping[str, str] | None,
+    default_headers: Mapping[str, Any] | None,
     default_query: Mapping[str, Any] | None,
     organization: str | None,
     project: str | None,
     unknown: Mapping[str, Any],
+    threads: bool,
 ) -> Settings:
     """Make a client's settings.
 
@@ -85,81 +119,64 @@ def settings(
     """
     for name in unknown:
         raise TypeError(_unknown("the client", name))
-    headers = _pairs("default_headers", default_headers)
-    if organization is not None:
-        headers["openai-organization"] = organization
-    if project is not None:
-        headers["openai-project"] = project
+    headers = with_headers("the client", (), _about(organization, project))
+    headers = with_headers("default_headers", headers, default_headers)
+    query = with_query("default_query", (), default_query)
     owned = not isinstance(pool, Pool)
     if isinstance(pool, Pool):
         if base_url is not None or api_key is not None:
             raise ConfigError("a shared pool knows its servers: leave out base_url and api_key, or pass no pool")
-        if not isinstance(profile, str):
-            raise ConfigError("with a shared pool, profile is the name of one of its profiles, not a mapping")
-        found, name = pool, profile
+        found, name = pool, _named(profile)
     else:
         found, name = _own_pool(pool, profile, base_url, api_key)
-    return Settings(
+    made = Settings(
         pool=found,
-        plan=_tuned(found.plan(name), timeout, max_retries),
+        plan=tuned(found.plan(name), timeout, max_retries),
         owned=owned,
-        headers=tuple(headers.items()),
-        query=tuple(_pairs("default_query", default_query).items()),
+        threads=threads,
+        headers=headers,
+        query=query,
     )
+    return made.checked()
 
 
 def _own_pool(
-    pool: Mapping[str, Any] | None, profile: str | Mapping[str, Any], base_url: str | None, api_key: Any
+    pool: Mapping[str, Any] | None, profile: str | Mapping[str, Any], base_url: str | None, api_key: Key
 ) -> tuple[Pool, str]:
+    """Make the pool of a client that was given none: the arguments win over the file, the file over OPENAI_BASE_URL."""
+    if pool is not None and not isinstance(pool, Mapping):
+        raise ConfigError(f"pool: expected a Pool or a mapping of pool settings, got {type(pool).__name__}")
+    if not isinstance(profile, str | Mapping):
+        raise ConfigError(f"profile: expected a name or a mapping of settings, got {type(profile).__name__}")
     changes = None if isinstance(profile, str) else profile
     name = profile if isinstance(profile, str) else "default"
-    base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-    if base_url is None:
-        if os.environ.get("LLM_CLIENT_PROFILES"):
-            return Pool.load(pool=pool, profile=changes), name
+    listed = pool is not None and "endpoints" in pool
+    if base_url is None and os.environ.get("LLM_CLIENT_PROFILES"):
+        if api_key is not None:
+            raise ConfigError(
+                "api_key: the servers come from the file that LLM_CLIENT_PROFILES names, and their keys with them; "
+                "pass base_url too, or write the key in the file"
+            )
+        return Pool.load(pool=pool, profile=changes), name
+    if base_url is None and not listed and not os.environ.get("OPENAI_BASE_URL"):
         raise ConfigError(
             "base_url is missing: pass base_url='http://host:8000/v1', set OPENAI_BASE_URL, "
             "or set LLM_CLIENT_PROFILES to a profile file"
         )
-    if api_key is None:
-        api_key = os.environ.get("OPENAI_API_KEY") or None
+    if listed and (base_url is not None or api_key is not None):
+        raise ConfigError("pool['endpoints'] names the servers and their keys: leave out base_url and api_key")
     return Pool(base_url=base_url, api_key=api_key, pool=pool, profile=changes), name
 
 
-def _tuned(plan: Plan, timeout: Any, max_retries: Any) -> Plan:
-    """Apply openai-python's two words for patience."""
-    if timeout is not UNSET:
-        plan = replace(plan, deadline=_seconds(timeout))
-    if max_retries is not UNSET:
-        if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
-            raise ConfigError(f"max_retries: expected an int >= 0 (further attempts), got {max_retries!r}")
-        refusals = plan.retry.refusals if max_retries else 0
-        plan = replace(plan, retry=replace(plan.retry, attempts=max_retries + 1, refusals=refusals))
-    return plan
+def _named(profile: Any) -> str:
+    if not isinstance(profile, str):
+        raise ConfigError("profile: with a pool that is there already, expected the name of one of its profiles")
+    return profile
 
 
-def _seconds(timeout: Any) -> float:
-    """Read a timeout as seconds for the whole call; an `httpx.Timeout` gives its longest part."""
-    if timeout is None:
-        return inf
-    if isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0:
-        return float(timeout)
-    parts = [getattr(timeout, name, None) for name in ("connect", "read", "write", "pool")]
-    if any(part is not None for part in parts):
-        return float(max(part for part in parts if part is not None))
-    raise ConfigError(f"timeout: expected seconds > 0 for the whole call, or None, got {timeout!r}")
-
-
-def _pairs(name: str, given: Mapping[str, Any] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for key, value in (given or {}).items():
-        if not isinstance(key, str) or not key.strip():
-            raise ConfigError(f"{name}: expected text as a name, got {key!r}")
-        text = str(value).strip()
-        if any(character in f"{key}{text}" for character in "\r\n\0") or not f"{key}{text}".isascii():
-            raise ConfigError(f"{name}: {key.strip()!r} has a line break or a character outside ASCII")
-        pairs[key.strip()] = text
-    return pairs
+def _about(organization: Any, project: Any) -> dict[str, Any]:
+    given = {"openai-organization": organization, "openai-project": project}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _unknown(where: str, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from llm_client.model import Meta
 
@@ -20,6 +20,12 @@ C = TypeVar("C", bound="WireModel")
 A = TypeVar("A", bound="Answer")
 
 
+def _text_of(chunk: Any) -> str:
+    """Return the visible text that a chunk adds; an event that repeats a whole text adds none."""
+    added: str = chunk.text_delta if hasattr(chunk, "text_delta") else getattr(chunk, "text", "")
+    return added
+
+
 class _Stream(Generic[C, A]):
     """What both colours share."""
 
@@ -31,6 +37,8 @@ class _Stream(Generic[C, A]):
         self._final = final
         self._reader: StreamReader | None = reply.delivery.reader if reply.delivery is not None else None
         self._early: deque[Chunk] = deque()
+        self._closed = False
+        self._cut = False
         if reply.delivery is None:
             from llm_client.wire.stream import StreamReader  # noqa: PLC0415 - a light import
 
@@ -42,6 +50,7 @@ class _Stream(Generic[C, A]):
             )
             self._early.extend(reader.feed(reply.body))
             reader.end()
+            self._early.extend(reader.late)
             self._reader = reader
 
     @property
@@ -51,13 +60,34 @@ class _Stream(Generic[C, A]):
 
     @property
     def text(self) -> str:
-        """The text delivered so far."""
+        """The text that has arrived so far; with every chunk read, the whole of it."""
         return "" if self._reader is None else self._reader.text
+
+    def _shut(self) -> None:
+        """Note that nobody reads on, and whether that cut the answer short."""
+        delivery = self._reply.delivery
+        self._cut = delivery is not None and delivery.open and not delivery.ended
+        self._closed = True
+
+    def _check_whole(self) -> None:
+        """Refuse to put together what was closed half-way or broke: it would look like a whole answer."""
+        delivery = self._reply.delivery
+        if self._closed and delivery is not None and delivery.error is not None:
+            raise delivery.error
+        if self._cut:
+            raise RuntimeError("the stream was closed before its end; .text has what had arrived")
 
     def _assembled(self) -> A:
         if self._reader is None:
             raise RuntimeError("this stream has no chunks to put together")
         return self._final(self._reader.assemble()).with_meta(self.meta)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a stream holds a connection and cannot be pickled; pickle what get_final_completion() returns")
+
+    def __repr__(self) -> str:
+        """Tell how far it is, and nothing of what it says."""
+        return f"<{type(self).__name__} {'closed' if self._closed else 'open'}, {len(self.text)} characters>"
 
 
 class Stream(_Stream[C, A]):
@@ -83,12 +113,14 @@ class Stream(_Stream[C, A]):
         return self
 
     def __next__(self) -> C:
-        """Return the next chunk.
+        """Return the next chunk; after `close` there is none.
 
         Raises:
             StreamInterruptedError: the stream broke; `.partial` has the text so far.
             LLMClientError: the server said in the stream what it could not do.
         """
+        if self._closed:
+            raise StopIteration
         if self._early:
             return self._chunk(self._early.popleft().data)
         if self._body is None:
@@ -99,18 +131,26 @@ class Stream(_Stream[C, A]):
     def text_stream(self) -> Iterator[str]:
         """Iterate over the pieces of text alone."""
         for chunk in self:
-            if piece := getattr(chunk, "text", ""):
+            if piece := _text_of(chunk):
                 yield piece
 
     def get_final_completion(self) -> A:
-        """Read to the end and return the whole answer, as a call without streaming would have."""
+        """Read to the end and return the whole answer, as a call without streaming would have.
+
+        Raises:
+            RuntimeError: the stream was closed before its end.
+            LLMClientError: as reading.
+        """
+        self._check_whole()
         for _ in self:
             pass
         return self._assembled()
 
     def close(self) -> None:
         """Give up the rest; idempotent."""
-        self._early.clear()
+        if self._closed:
+            return
+        self._shut()
         if self._body is not None:
             self._body.close()
 
@@ -146,7 +186,9 @@ class AsyncStream(_Stream[C, A]):
         return self
 
     async def __anext__(self) -> C:
-        """Return the next chunk. Raises as `Stream.__next__`."""
+        """Return the next chunk; after `close` there is none. Raises as `Stream.__next__`."""
+        if self._closed:
+            raise StopAsyncIteration
         if self._early:
             return self._chunk(self._early.popleft().data)
         if self._body is None:
@@ -160,18 +202,26 @@ class AsyncStream(_Stream[C, A]):
 
     async def _texts(self) -> AsyncIterator[str]:
         async for chunk in self:
-            if piece := getattr(chunk, "text", ""):
+            if piece := _text_of(chunk):
                 yield piece
 
     async def get_final_completion(self) -> A:
-        """Read to the end and return the whole answer, as a call without streaming would have."""
+        """Read to the end and return the whole answer, as a call without streaming would have.
+
+        Raises:
+            RuntimeError: the stream was closed before its end.
+            LLMClientError: as reading.
+        """
+        self._check_whole()
         async for _ in self:
             pass
         return self._assembled()
 
     async def close(self) -> None:
         """Give up the rest; idempotent."""
-        self._early.clear()
+        if self._closed:
+            return
+        self._shut()
         if self._body is not None:
             await self._body.aclose()
 

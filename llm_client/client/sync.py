@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
 
-from llm_client.client.settings import Settings, settings
+from llm_client.client.settings import Key, Settings, settings
 from llm_client.client.sync_routes import (
     Audio,
     Chat,
@@ -17,7 +17,7 @@ from llm_client.client.sync_routes import (
     TextCompletions,
 )
 from llm_client.compose.pool import Pool
-from llm_client.model import UNSET
+from llm_client.model import UNSET, Unset
 
 if TYPE_CHECKING:
     from llm_client.client.resources import Health
@@ -34,8 +34,9 @@ class Client:
         pool: a `Pool` to share, or a mapping of pool settings that differ from the built-in ones.
         profile: the name of one of the pool's profiles, or a mapping of settings that differ.
         base_url: the server, when no pool is given; OPENAI_BASE_URL otherwise.
-        api_key: its key; OPENAI_API_KEY otherwise.
-        timeout: openai-python's word for the deadline: seconds for the whole call.
+        api_key: its key, or a function (sync) that is asked for a token before each request, and once more
+            after a 401; OPENAI_API_KEY otherwise.
+        timeout: openai-python's word for the deadline: seconds for the whole call, or an `httpx.Timeout`.
         max_retries: openai-python's word for further attempts.
         default_headers: sent with every call.
         default_query: sent with every call.
@@ -53,10 +54,10 @@ class Client:
         profile: str | Mapping[str, Any] = "default",
         *,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: Key = None,
         timeout: Any = UNSET,
         max_retries: Any = UNSET,
-        default_headers: Mapping[str, str] | None = None,
+        default_headers: Mapping[str, Any] | None = None,
         default_query: Mapping[str, Any] | None = None,
         organization: str | None = None,
         project: str | None = None,
@@ -75,6 +76,7 @@ class Client:
                 organization=organization,
                 project=project,
                 unknown=unknown,
+                threads=True,
             )
         )
 
@@ -99,11 +101,43 @@ class Client:
 
         return self.pool.gate.pressure(self._settings.plan.pressure or DEPTH)
 
-    def with_options(self, **options: Any) -> Self:
-        """Return a client on the same pool with `profile`, `timeout`, `max_retries` or default headers changed."""
+    def with_options(
+        self,
+        *,
+        profile: str | Unset = UNSET,
+        timeout: Any = UNSET,
+        max_retries: int | Unset = UNSET,
+        default_headers: Mapping[str, Any] | Unset = UNSET,
+        default_query: Mapping[str, Any] | Unset = UNSET,
+        api_key: str | Unset = UNSET,
+        organization: str | Unset = UNSET,
+        project: str | Unset = UNSET,
+        **unknown: Any,
+    ) -> Self:
+        """Return a client on the same pool with something changed; closing it leaves the pool open.
+
+        Headers and query parameters are added to those that are there. An `api_key` replaces the endpoints' own.
+
+        Raises:
+            ConfigError, TypeError: as the constructor.
+        """
         other = object.__new__(type(self))
-        other._bind(self._settings.changed(**options))
+        other._bind(
+            self._settings.changed(
+                profile=profile,
+                timeout=timeout,
+                max_retries=max_retries,
+                default_headers=default_headers,
+                default_query=default_query,
+                api_key=api_key,
+                organization=organization,
+                project=project,
+                **unknown,
+            )
+        )
         return other
+
+    copy = with_options
 
     def rerank(self, **arguments: Unpack[RerankCall]) -> RerankResponse:
         """Rank documents by their relevance to a query. Raises as `chat.completions.create`."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
-from llm_client.client.raw import RawResponse
+from llm_client.client.raw import RawResponse, unstreamed
 from llm_client.client.stream import Stream
 
 if TYPE_CHECKING:
@@ -13,14 +12,14 @@ if TYPE_CHECKING:
     from llm_client.client.settings import Settings
     from llm_client.wire.base import CallOptions
     from llm_client.wire.chat_answers import ChatCompletion, ChatCompletionChunk
-    from llm_client.wire.chat_params import ChatCall
+    from llm_client.wire.chat_params import ChatCall, FormatParam
     from llm_client.wire.completions import Completion, CompletionCall
     from llm_client.wire.embeddings import CreateEmbeddingResponse, EmbeddingCall
     from llm_client.wire.models import Model, ModelList
     from llm_client.wire.responses import Response, ResponseEvent, ResponsesCall
     from llm_client.wire.transcriptions import Transcription, TranscriptionCall
 
-A = TypeVar("A")
+T = TypeVar("T")
 
 
 class Route:
@@ -37,37 +36,44 @@ class Route:
         return RawResponse(reply, asked.read) if raw else asked.read(reply)
 
 
-class Raw(Generic[A]):
-    """`with_raw_response`: the same call, its answer unread."""
-
-    def __init__(self, send: Callable[[dict[str, Any]], RawResponse[A]]) -> None:
-        self._send = send
-
-    def create(self, **arguments: Any) -> RawResponse[A]:
-        """Carry the call out; takes the arguments of the plain `create`, `stream` excepted."""
-        if arguments.get("stream"):
-            raise TypeError("with_raw_response: a stream has no whole body; use create(stream=True) and its meta")
-        return self._send(arguments)
-
-
 class Completions(Route):
     """`client.chat.completions`."""
 
     @overload
-    def create(self, *, stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]) -> ChatCompletion[Any]: ...
+    def create(
+        self, *, response_format: type[T], stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]
+    ) -> ChatCompletion[T]: ...
 
     @overload
     def create(
-        self, *, stream: Literal[True], **arguments: Unpack[ChatCall]
-    ) -> Stream[ChatCompletionChunk, ChatCompletion[Any]]: ...
+        self, *, response_format: type[T], stream: Literal[True], **arguments: Unpack[ChatCall]
+    ) -> Stream[ChatCompletionChunk, ChatCompletion[T]]: ...
 
+    @overload
     def create(
-        self, *, stream: bool | None = None, **arguments: Any
-    ) -> ChatCompletion[Any] | Stream[ChatCompletionChunk, ChatCompletion[Any]]:
+        self,
+        *,
+        response_format: FormatParam | None = None,
+        stream: Literal[False] | None = None,
+        **arguments: Unpack[ChatCall],
+    ) -> ChatCompletion: ...
+
+    @overload
+    def create(
+        self, *, response_format: FormatParam | None = None, stream: Literal[True], **arguments: Unpack[ChatCall]
+    ) -> Stream[ChatCompletionChunk, ChatCompletion]: ...
+
+    @overload
+    def create(
+        self, *, response_format: FormatParam | None = None, stream: bool, **arguments: Unpack[ChatCall]
+    ) -> ChatCompletion | Stream[ChatCompletionChunk, ChatCompletion]: ...
+
+    def create(self, **arguments: Any) -> Any:
         """Ask for a chat completion.
 
         Takes OpenAI's arguments, the sampling extras of vLLM and SGLang, and per call `priority`, `deadline`
         (seconds; `timeout` is its alias), `fallback`, `tenant`, `extra_body`, `extra_headers`, `extra_query`.
+        A class as `response_format` is asked for as strict JSON Schema; the answer then has `parsed`.
 
         Raises:
             LLMClientError: see `llm_client.errors`.
@@ -75,18 +81,36 @@ class Completions(Route):
         """
         from llm_client.client.resources import ask_chat  # noqa: PLC0415 - a light import
 
-        if stream is not None:
-            arguments["stream"] = stream
-        done: ChatCompletion[Any] | Stream[ChatCompletionChunk, ChatCompletion[Any]]
-        done = self._send(ask_chat(self._settings, arguments))
-        return done
+        return self._send(ask_chat(self._settings, arguments))
 
     @property
-    def with_raw_response(self) -> Raw[ChatCompletion[Any]]:
+    def with_raw_response(self) -> RawCompletions:
         """The same call with the answer unread."""
+        return RawCompletions(self._settings)
+
+
+class RawCompletions(Route):
+    """`client.chat.completions.with_raw_response`."""
+
+    @overload
+    def create(
+        self, *, response_format: type[T], stream: Literal[False] | None = None, **arguments: Unpack[ChatCall]
+    ) -> RawResponse[ChatCompletion[T]]: ...
+
+    @overload
+    def create(
+        self,
+        *,
+        response_format: FormatParam | None = None,
+        stream: Literal[False] | None = None,
+        **arguments: Unpack[ChatCall],
+    ) -> RawResponse[ChatCompletion]: ...
+
+    def create(self, **arguments: Any) -> Any:
+        """Ask for a chat completion, and leave the answer unread. Raises as the plain `create`."""
         from llm_client.client.resources import ask_chat  # noqa: PLC0415 - a light import
 
-        return Raw(lambda arguments: self._send(ask_chat(self._settings, arguments), raw=True))
+        return self._send(ask_chat(self._settings, unstreamed(arguments)), raw=True)
 
 
 class Chat:
@@ -107,37 +131,92 @@ class TextCompletions(Route):
         self, *, stream: Literal[True], **arguments: Unpack[CompletionCall]
     ) -> Stream[Completion, Completion]: ...
 
-    def create(self, *, stream: bool | None = None, **arguments: Any) -> Completion | Stream[Completion, Completion]:
+    @overload
+    def create(
+        self, *, stream: bool, **arguments: Unpack[CompletionCall]
+    ) -> Completion | Stream[Completion, Completion]: ...
+
+    def create(self, **arguments: Any) -> Any:
         """Ask for a completion of a bare prompt. Raises as `chat.completions.create`."""
         from llm_client.client.resources import ask_completion  # noqa: PLC0415 - a light import
 
-        if stream is not None:
-            arguments["stream"] = stream
-        done: Completion | Stream[Completion, Completion] = self._send(ask_completion(self._settings, arguments))
-        return done
+        return self._send(ask_completion(self._settings, arguments))
+
+    @property
+    def with_raw_response(self) -> RawTextCompletions:
+        """The same call with the answer unread."""
+        return RawTextCompletions(self._settings)
+
+
+class RawTextCompletions(Route):
+    """`client.completions.with_raw_response`."""
+
+    def create(
+        self, *, stream: Literal[False] | None = None, **arguments: Unpack[CompletionCall]
+    ) -> RawResponse[Completion]:
+        """Ask for a completion, and leave the answer unread. Raises as the plain `create`."""
+        from llm_client.client.resources import ask_completion  # noqa: PLC0415 - a light import
+
+        asked = ask_completion(self._settings, unstreamed({**arguments, "stream": stream}))
+        return cast("RawResponse[Completion]", self._send(asked, raw=True))
 
 
 class Responses(Route):
     """`client.responses`."""
 
     @overload
-    def create(self, *, stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]) -> Response[Any]: ...
+    def create(
+        self, *, text_format: type[T], stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]
+    ) -> Response[T]: ...
+
+    @overload
+    def create(
+        self, *, text_format: type[T], stream: Literal[True], **arguments: Unpack[ResponsesCall]
+    ) -> Stream[ResponseEvent, Response[T]]: ...
+
+    @overload
+    def create(self, *, stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]) -> Response: ...
 
     @overload
     def create(
         self, *, stream: Literal[True], **arguments: Unpack[ResponsesCall]
-    ) -> Stream[ResponseEvent, Response[Any]]: ...
+    ) -> Stream[ResponseEvent, Response]: ...
 
+    @overload
     def create(
-        self, *, stream: bool | None = None, **arguments: Any
-    ) -> Response[Any] | Stream[ResponseEvent, Response[Any]]:
-        """Ask for a response. Raises as `chat.completions.create`."""
+        self, *, stream: bool, **arguments: Unpack[ResponsesCall]
+    ) -> Response | Stream[ResponseEvent, Response]: ...
+
+    def create(self, **arguments: Any) -> Any:
+        """Ask for a response; a class as `text_format` is parsed into. Raises as `chat.completions.create`."""
         from llm_client.client.resources import ask_response  # noqa: PLC0415 - a light import
 
-        if stream is not None:
-            arguments["stream"] = stream
-        done: Response[Any] | Stream[ResponseEvent, Response[Any]] = self._send(ask_response(self._settings, arguments))
-        return done
+        return self._send(ask_response(self._settings, arguments))
+
+    @property
+    def with_raw_response(self) -> RawResponses:
+        """The same call with the answer unread."""
+        return RawResponses(self._settings)
+
+
+class RawResponses(Route):
+    """`client.responses.with_raw_response`."""
+
+    @overload
+    def create(
+        self, *, text_format: type[T], stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]
+    ) -> RawResponse[Response[T]]: ...
+
+    @overload
+    def create(
+        self, *, stream: Literal[False] | None = None, **arguments: Unpack[ResponsesCall]
+    ) -> RawResponse[Response]: ...
+
+    def create(self, **arguments: Any) -> Any:
+        """Ask for a response, and leave the answer unread. Raises as the plain `create`."""
+        from llm_client.client.resources import ask_response  # noqa: PLC0415 - a light import
+
+        return self._send(ask_response(self._settings, unstreamed(arguments)), raw=True)
 
 
 class Embeddings(Route):

@@ -28,14 +28,20 @@ def transport(
         asynchronous: for the library's asynchronous client.
 
     Raises:
-        ConfigError: no such profile, or the library is not installed.
+        ConfigError: no such profile, the library is not installed, or a function of the user's is async and the
+            HTTP client is not.
     """
     from llm_client.compose.host import Host  # noqa: PLC0415 - a light import
     from llm_client.transport.family import load  # noqa: PLC0415 - as above
     from llm_client.transport.host import async_transport, sync_transport  # noqa: PLC0415 - as above
 
     library = load(family)
-    host = Host(source if isinstance(source, Pool) else Pool.load(source), profile)
+    pool = source if isinstance(source, Pool) else Pool.load(source)
+    if not asynchronous:
+        from llm_client.compose.colour import refuse_async  # noqa: PLC0415 - as above
+
+        refuse_async(pool, pool.plan(profile), "a sync HTTP client")
+    host = Host(pool, profile)
     return async_transport(library, host.handle_async) if asynchronous else sync_transport(library, host.handle)
 
 

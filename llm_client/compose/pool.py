@@ -36,7 +36,8 @@ class Pool:
 
     Args:
         base_url: one server, with the built-in profile; or give `file`.
-        api_key: for that server; None sends no authorisation.
+        api_key: for that server, or a function that is asked for a token before each request, and once more after
+            a 401; None for OPENAI_API_KEY, "" for none.
         file: a validated profile file, see `Pool.load`.
         pool: pool settings that differ, as a mapping in the shape of the file's `pool:` section.
         profile: settings of the default profile that differ.
@@ -51,7 +52,7 @@ class Pool:
         self,
         *,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: str | Callable[[], Any] | None = None,
         file: File | None = None,
         pool: Mapping[str, Any] | None = None,
         profile: Mapping[str, Any] | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, Self, TypedDict
+from typing import Annotated, Any, Final, Literal, Protocol, Self, TypedDict
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
@@ -25,6 +25,12 @@ _PREVIEW: Final = 300
 _KEPT_BODY: Final = 64 * 1024
 
 
+class Patience(Protocol):
+    """The part of an `httpx.Timeout` that says how long an answer may take."""
+
+    read: float | None
+
+
 class CallOptions(TypedDict, total=False):
     """What may be said per call beside the fields of the route's body; none of it is sent as such.
 
@@ -32,7 +38,7 @@ class CallOptions(TypedDict, total=False):
         priority: `critical`, `high`, `normal`, `low` or 0-3, the smaller first. A server's own numeric
             `priority` goes in `extra_body`.
         deadline: seconds for the whole call, waiting included; None for no bound.
-        timeout: openai-python's name for `deadline`; give one of the two.
+        timeout: openai-python's name for `deadline`; give one of the two. Of an `httpx.Timeout` the longest part.
         fallback: what to answer when no server can; None forbids any.
         tenant: whose share of the limits this call uses.
         extra_body: fields of the body that have no typed name here.
@@ -42,7 +48,7 @@ class CallOptions(TypedDict, total=False):
 
     priority: Priority | int | str
     deadline: float | None
-    timeout: float | None
+    timeout: float | Patience | None
     fallback: Any
     tenant: str | None
     extra_body: Mapping[str, Any] | None

@@ -302,8 +302,9 @@ class StructuralTagFormat(TypedDict, total=False):
     format: Mapping[str, Any]
 
 
+FormatParam = JSONSchemaFormat | PlainFormat | StructuralTagFormat
 # A pydantic model or a dataclass is turned into its strict JSON Schema; the answer then has `.parsed`.
-ResponseFormatParam = JSONSchemaFormat | PlainFormat | StructuralTagFormat | type[Any]
+ResponseFormatParam = FormatParam | type[Any]
 
 
 class StreamOptions(TypedDict, total=False):
