@@ -266,9 +266,8 @@ class AdaptiveLimit:
     def _worth(self, now: float, backlog: float, longest: float) -> bool:
         """Tell whether the queue outlasts the Retry-After of a call that growth may cost."""
         t = self._tuning
-        if now > self._retry_after_end + t.lapse:
-            return True
-        wait = min(longest, self._retry_after)
+        known = now <= self._retry_after_end + t.lapse
+        wait = min(longest, self._retry_after if known else t.retry_after_assumed)
         return backlog >= t.worth * wait * self.limit / (self._signal.latency or 1.0)
 
     def _alive(self, slot: Slot, now: float) -> None:

@@ -39,6 +39,7 @@ class Tuning:
     probe_rounds: float = 10.0  # ... or this many rounds of the limit, if fewer
     probe_poll: float = 0.02  # of the gap: how often a limit under the cap asks again
     worth: float = 2.0  # growth pays when the queue outlasts this many Retry-Afters; else the refused call ends last
+    retry_after_assumed: float = 1.0  # seconds, where the server has not said: the shortest that servers send
     worth_unseen: float = 2.0  # the Retry-After assumed at most where no ceiling is known
 
     # -- queueing delay
