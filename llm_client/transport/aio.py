@@ -20,7 +20,7 @@ from llm_client.profiles.pool_types import HttpSpec
 from llm_client.transport.answer import DRAIN_BYTES, DRAIN_SECONDS, Answer, Flight
 from llm_client.transport.attempt import Attempt
 from llm_client.transport.body import MAX_BODY
-from llm_client.transport.build import build, check
+from llm_client.transport.build import check, sharded
 from llm_client.transport.family import load
 from llm_client.transport.faults import late, named, translate
 from llm_client.transport.lane import Lane
@@ -124,22 +124,18 @@ class AsyncTransport:
     ) -> AsyncExchange:
         if attempt.expired():
             raise Fault(FaultKind.DEADLINE, f"{target.shown}: no time left to send the request", sent=False)
-        client = lane.client(fresh=fresh)
         trace = tracer(attempt, asynchronous=True) if self._spec.http2 else None
         outgoing = self._outgoing.request(request, target, attempt, trace)
-        transport = client._transport_for_url(target.url)  # noqa: SLF001 - checked by build
         try:
             # An HTTP/2 connection may make a request wait for others, and no socket's time-out ends that.
             async with asyncio.timeout(attempt.left() if self._spec.http2 else None):
-                response = await lane.send(transport, outgoing, attempt)
+                flight = await lane.send(outgoing, attempt, fresh=fresh)
         except TimeoutError:
             fault = late(attempt)
         except Exception as error:  # noqa: BLE001 - the gate sorts them
             fault = translate(error, attempt)
         else:
             attempt.head = attempt.answered = True
-            flight = Flight(response, response.stream.__aiter__(), attempt)
-            lane.flights.add(flight)
             return AsyncExchange(self, lane, flight, target, self._max_body)
         raise named(fault, target.shown)
 
@@ -160,7 +156,7 @@ class AsyncTransport:
 
     def _make_lane(self) -> Lane:
         # No reference to self: the finalizer keeps the lanes, and must not keep the transport.
-        make = partial(build, self._spec, self._family, self._trust, asynchronous=True)
+        make = partial(sharded, self._spec, self._family, self._trust, asynchronous=True)
         return Lane(make, self._family.core, Sockets(), self._trust)
 
     def _take_lanes(self) -> Iterable[tuple[asyncio.AbstractEventLoop, Lane]]:

@@ -9,6 +9,7 @@ from llm_client.model import Headers
 from llm_client.transport.attempt import Attempt
 from llm_client.transport.body import Body
 from llm_client.transport.outgoing import Target
+from llm_client.transport.shards import Shard, Shards
 
 # After the logical end of a stream: how long, and for how much, it is worth waiting to keep the connection.
 DRAIN_SECONDS: Final = 0.05
@@ -27,13 +28,15 @@ class Flight:
     generators would be closed from inside the garbage collector, and they take locks.
     """
 
-    __slots__ = ("attempt", "parts", "response")
+    __slots__ = ("attempt", "parts", "response", "shard", "shards")
 
-    def __init__(self, response: Any, parts: Any, attempt: Attempt) -> None:
+    def __init__(self, response: Any, parts: Any, attempt: Attempt, shards: Shards, shard: Shard) -> None:
         """Take the library's response and the iterator over its raw body."""
         self.response = response
         self.parts = parts
         self.attempt = attempt
+        self.shards = shards
+        self.shard = shard
 
 
 class Answer:

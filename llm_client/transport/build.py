@@ -6,6 +6,7 @@ everything itself, and only the lowest layer is exchanged: the network backend o
 
 from __future__ import annotations
 
+from functools import partial
 from http.cookiejar import CookieJar
 from importlib.util import find_spec
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 from llm_client.errors import ConfigError
 from llm_client.profiles.pool_types import HttpSpec
 from llm_client.transport.family import Family
+from llm_client.transport.shards import SIZE, SIZE_MULTIPLEXED, Shards
 from llm_client.transport.trust import Trust
 
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
@@ -65,7 +67,8 @@ def build(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, asynchr
     options = {
         "verify": trust.context,
         "trust_env": spec.trust_env,
-        "http2": spec.http2,
+        # A new HTTP/2 connection would be shared by all who wait for it.
+        "http2": spec.http2 and not fresh,
         "proxy": _proxy(spec, family, trust),
         "timeout": family.timeout(None),
         # Nobody waits inside the pool: how many requests are in flight is decided above.
@@ -85,6 +88,17 @@ def build(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, asynchr
         raise ConfigError(msg, path="http") from None
     _install(client, family, backend, asynchronous=asynchronous)
     return client
+
+
+def sharded(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, asynchronous: bool, fresh: bool) -> Shards:
+    """Build as many clients as are needed, as they are needed.
+
+    Raises:
+        ConfigError: as `build`.
+    """
+    make = partial(build, spec, family, trust, backend, asynchronous=asynchronous, fresh=fresh)
+    shared = spec.http2 and not fresh
+    return Shards(make, size=SIZE_MULTIPLEXED if shared else SIZE, keep=spec.keepalive + 1.0)
 
 
 def _proxy(spec: HttpSpec, family: Family, trust: Trust) -> Any:

@@ -11,6 +11,7 @@ from llm_client.transport.answer import Flight
 from llm_client.transport.attempt import Attempt
 from llm_client.transport.multiplex import reset_async
 from llm_client.transport.net_aio import AsyncBackend
+from llm_client.transport.shards import Shard, Shards
 from llm_client.transport.sockets import Sockets
 from llm_client.transport.through import Through
 from llm_client.transport.trust import Trust
@@ -28,14 +29,14 @@ class Lane:
         tasks: sends and clean-ups under way.
     """
 
-    def __init__(self, make: Callable[..., Any], core: Any, sockets: Sockets, trust: Trust) -> None:
-        """Build the client that keeps connections; the other one waits until it is asked for."""
+    def __init__(self, make: Callable[..., Shards], core: Any, sockets: Sockets, trust: Trust) -> None:
+        """Build a client that keeps connections; one that does not waits until it is asked for."""
         self.sockets = sockets
         self.flights: set[Flight] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self._make = make
         self._backend = AsyncBackend(core, sockets, trust)
-        self._clients: dict[bool, Any] = {False: make(self._backend, fresh=False)}
+        self._shards: dict[bool, Shards] = {False: make(self._backend, fresh=False)}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -45,39 +46,48 @@ class Lane:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
-    def client(self, *, fresh: bool) -> Any:
-        """Return the client that keeps connections, or the one that never reuses any."""
-        client = self._clients.get(fresh)
-        if client is None:
-            client = self._clients[fresh] = self._make(self._backend, fresh=fresh)
-        return client
+    def clients(self) -> list[Any]:
+        """Every client of this lane."""
+        return [client for shards in self._shards.values() for client in shards]
 
-    async def send(self, transport: Any, request: Any, attempt: Attempt) -> Any:
+    async def send(self, request: Any, attempt: Attempt, *, fresh: bool) -> Flight:
         """Send a request in a task of this lane, and return the library's response when the head has come.
 
         Raises:
             Exception: whatever the library raises.
         """
-        waiter: asyncio.Future[Any] = self.loop.create_future()
+        shards = self._shards.get(fresh)
+        if shards is None:
+            shards = self._shards[fresh] = self._make(self._backend, fresh=fresh)
+        now = attempt.now()
+        for client in shards.retire(now):
+            self.spawn(client.aclose())
+        shard = shards.take(now)
+        waiter: asyncio.Future[tuple[Flight | None, Exception | None]] = self.loop.create_future()
         # The future is cancelled in the same step as the caller, who hears of it a turn later.
         attempt.gone = waiter.cancelled
-        task = self.spawn(self._deliver(transport, request, attempt, waiter))
+        task = self.spawn(self._deliver(shards, shard, request, attempt, waiter))
         try:
-            response, error = await waiter
+            flight, error = await waiter
         except asyncio.CancelledError:
-            await self._withdraw(task, waiter, attempt)
+            await self._withdraw(task, waiter, attempt, shard)
             raise
-        if error is None:
-            return response
+        if flight is not None:
+            return flight
         try:
-            raise error
+            raise error or RuntimeError
         finally:
             del error  # its traceback holds this frame
 
-    async def _deliver(self, transport: Any, request: Any, attempt: Attempt, waiter: asyncio.Future[Any]) -> None:
+    async def _deliver(
+        self, shards: Shards, shard: Shard, request: Any, attempt: Attempt, waiter: asyncio.Future[Any]
+    ) -> None:
         """Send, and leave response and error with the waiter, or close the response if nobody waits any longer."""
+        flight = None
         try:
+            transport = shard.client._transport_for_url(request.url)  # noqa: SLF001 - checked by build
             response = await Through(transport.handle_async_request(request))
+            flight = Flight(response, response.stream.__aiter__(), attempt, shards, shard)
         except asyncio.CancelledError:
             waiter.cancel()  # the loop is shutting down, or the caller has gone
             raise
@@ -86,21 +96,27 @@ class Lane:
                 waiter.set_result((None, error))
         else:
             if waiter.done():
-                self.reap(Flight(response, None, attempt))
+                self.reap(flight)
             else:
-                waiter.set_result((response, None))
+                self.flights.add(flight)
+                waiter.set_result((flight, None))
+        finally:
+            if flight is None:
+                shards.give(shard)
 
-    async def _withdraw(self, task: asyncio.Task[None], waiter: asyncio.Future[Any], attempt: Attempt) -> None:
+    async def _withdraw(
+        self, task: asyncio.Task[None], waiter: asyncio.Future[Any], attempt: Attempt, shard: Shard
+    ) -> None:
         """Take a request back, for a caller that has gone."""
         if waiter.done() and not waiter.cancelled():
-            response, _error = waiter.result()  # it came in the same step as the cancellation
-            if response is not None:
-                self.reap(Flight(response, None, attempt))
+            flight, _error = waiter.result()  # it came in the same step as the cancellation
+            if flight is not None:
+                self.reap(flight)
             return
         if attempt.sent:
             attempt.kill()
             if attempt.shares():
-                self.spawn(self._reset(attempt, task.cancel))
+                self.spawn(self._reset(attempt, shard, task.cancel))
             else:
                 task.cancel()
             await asyncio.wait({task}, timeout=_WITHDRAW)
@@ -124,13 +140,13 @@ class Lane:
     async def _give_up(self, flight: Flight) -> None:
         """Close a response that was not read to its end; a shared connection counts it until its stream is reset."""
         if flight.attempt.shares():
-            await self._reset(flight.attempt)
+            await self._reset(flight.attempt, flight.shard)
         await _close(flight)
 
-    async def _reset(self, attempt: Attempt, then: Callable[[], object] | None = None) -> None:
+    async def _reset(self, attempt: Attempt, shard: Shard, then: Callable[[], object] | None = None) -> None:
         attempt.until = attempt.now() + _WITHDRAW
         with contextlib.suppress(Exception):  # the connection may be gone, and with it the stream
-            await reset_async(self._clients.values(), attempt)
+            await reset_async(shard.client, attempt)
         if then is not None:
             then()
 
@@ -144,7 +160,7 @@ class Lane:
     async def aclose(self) -> None:
         """Close everything."""
         self.sockets.shut_all()
-        for client in self._clients.values():
+        for client in self.clients():
             with contextlib.suppress(Exception):
                 await client.aclose()
         others = self.tasks - {asyncio.current_task()}
@@ -166,6 +182,6 @@ async def _close(flight: Flight) -> None:
     """Close a response, in one step: there is nothing to wait for, and so no place for a cancellation."""
     with contextlib.suppress(Exception):  # the connection may be gone already
         await Through(flight.response.stream.aclose())
-    if flight.parts is not None:
-        with contextlib.suppress(Exception):
-            await Through(flight.parts.aclose())
+    with contextlib.suppress(Exception):
+        await Through(flight.parts.aclose())
+    flight.shards.give(flight.shard)

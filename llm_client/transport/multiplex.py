@@ -6,7 +6,7 @@ to itself, so the server would compute on. RST_STREAM with CANCEL says it (RFC 9
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from llm_client.transport.attempt import Attempt, Stopped
@@ -30,9 +30,9 @@ def tracer(attempt: Attempt, *, asynchronous: bool) -> Callable[[str, dict[str, 
     return note_later if asynchronous else note
 
 
-def reset(clients: Iterable[Any], attempt: Attempt) -> None:
+def reset(client: Any, attempt: Attempt) -> None:
     """Tell the server that a stream is cancelled; blocking."""
-    connection = _find(clients, attempt)
+    connection = _find(client, attempt)
     if connection is not None:
         with connection._write_lock:  # noqa: SLF001 - the library has no way to say this
             data = _frames(connection, attempt)
@@ -40,9 +40,9 @@ def reset(clients: Iterable[Any], attempt: Attempt) -> None:
                 connection._network_stream.write(data, attempt)  # noqa: SLF001 - as above
 
 
-async def reset_async(clients: Iterable[Any], attempt: Attempt) -> None:
+async def reset_async(client: Any, attempt: Attempt) -> None:
     """Tell the server that a stream is cancelled; on the loop of its connection."""
-    connection = _find(clients, attempt)
+    connection = _find(client, attempt)
     if connection is not None:
         async with connection._write_lock:  # noqa: SLF001 - as in reset
             data = _frames(connection, attempt)
@@ -50,18 +50,17 @@ async def reset_async(clients: Iterable[Any], attempt: Attempt) -> None:
                 await connection._network_stream.write(data, attempt)  # noqa: SLF001 - as in reset
 
 
-def _find(clients: Iterable[Any], attempt: Attempt) -> Any:
+def _find(client: Any, attempt: Attempt) -> Any:
     """Return the library's HTTP/2 connection that carries an attempt; None when there is none."""
     stream = attempt.stream
     if stream is None or not stream.multiplexed or attempt.stream_id is None:
         return None
-    for client in clients:
-        for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001 - checked by build
-            pool = getattr(transport, "_pool", None)
-            for outer in () if pool is None else pool.connections:
-                found = getattr(outer, "_connection", None)
-                if getattr(found, "_network_stream", None) is stream:
-                    return found
+    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001 - checked by build
+        pool = getattr(transport, "_pool", None)
+        for outer in () if pool is None else pool.connections:
+            found = getattr(outer, "_connection", None)
+            if getattr(found, "_network_stream", None) is stream:
+                return found
     return None
 
 

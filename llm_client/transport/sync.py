@@ -6,7 +6,7 @@ import contextlib
 import threading
 import weakref
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Final
 
 from llm_client.clock import Clock
 from llm_client.flow.faults import Fault, FaultKind
@@ -15,12 +15,13 @@ from llm_client.profiles.pool_types import HttpSpec
 from llm_client.transport.answer import DRAIN_BYTES, DRAIN_SECONDS, Answer, Flight
 from llm_client.transport.attempt import Attempt
 from llm_client.transport.body import MAX_BODY
-from llm_client.transport.build import build, check
+from llm_client.transport.build import check, sharded
 from llm_client.transport.family import load
 from llm_client.transport.faults import named, translate
 from llm_client.transport.multiplex import reset, tracer
 from llm_client.transport.net_sync import SyncBackend
 from llm_client.transport.outgoing import Outgoing, Target
+from llm_client.transport.shards import Shards
 from llm_client.transport.sockets import Sockets, forget_in_child, keep
 from llm_client.transport.trust import Trust
 
@@ -53,7 +54,7 @@ class SyncTransport:
         self._flights: set[Flight] = set()
         self._lock = threading.Lock()
         # Guarded by _lock.
-        self._clients: dict[bool, Any] = {False: self._build(fresh=False)}
+        self._shards: dict[bool, Shards] = {False: self._make(fresh=False)}
         self._closed = False
         forget_in_child(self)
         weakref.finalize(self, self._sockets.close_all)
@@ -74,12 +75,12 @@ class SyncTransport:
             Fault: no answer.
         """
         self._drain()
-        client = self._client(fresh)
+        shards = self._take_shards(fresh)
         hops = 0
         while True:
             target = self._outgoing.target(request.url or "", request.query)
             attempt = Attempt(clock, until, connect)
-            exchange = self._send(client, request, target, attempt)
+            exchange = self._send(shards, request, target, attempt)
             try:
                 following = self._outgoing.redirected(request, target, exchange.status, exchange.headers, hops)
             except Fault:
@@ -95,10 +96,10 @@ class SyncTransport:
         """Close every connection; reads in other threads end with a fault. Idempotent."""
         with self._lock:
             self._closed = True
-            clients, self._clients = list(self._clients.values()), {}
+            shards, self._shards = list(self._shards.values()), {}
         self._sockets.shut_all()
         self._drain()
-        for client in clients:
+        for client in (client for part in shards for client in part):
             client.close()
         self._sockets.close_all()
 
@@ -106,18 +107,25 @@ class SyncTransport:
         """Forget, in a forked child, what belongs to the parent."""
         self._lock = threading.Lock()
         self._trust.after_fork()
-        keep(self._clients, self._dropped, self._flights)
-        self._clients, self._dropped, self._flights = {}, SimpleQueue(), set()
+        keep(self._shards, self._dropped, self._flights)
+        self._shards, self._dropped, self._flights = {}, SimpleQueue(), set()
         self._sockets.close_all()
 
-    def _send(self, client: Any, request: Request, target: Target, attempt: Attempt) -> SyncExchange:
+    def _send(self, shards: Shards, request: Request, target: Target, attempt: Attempt) -> SyncExchange:
         if attempt.expired():
             raise Fault(FaultKind.DEADLINE, f"{target.shown}: no time left to send the request", sent=False)
         trace = tracer(attempt, asynchronous=False) if self._spec.http2 else None
         outgoing = self._outgoing.request(request, target, attempt, trace)
+        now = attempt.now()
+        for client in shards.retire(now):
+            client.close()
+        shard = shards.take(now)
+        flight = None
         try:
-            transport = client._transport_for_url(target.url)  # noqa: SLF001 - checked by build
+            transport = shard.client._transport_for_url(target.url)  # noqa: SLF001 - checked by build
             response = transport.handle_request(outgoing)
+            flight = Flight(response, iter(response.stream), attempt, shards, shard)
+            self._flights.add(flight)
         except Exception as error:  # noqa: BLE001 - the gate sorts them
             fault = translate(error, attempt)
         except BaseException:
@@ -126,25 +134,26 @@ class SyncTransport:
             raise
         else:
             attempt.head = attempt.answered = True
-            flight = Flight(response, iter(response.stream), attempt)
-            self._flights.add(flight)
             return SyncExchange(self, flight, target, self._max_body)
+        finally:
+            if flight is None:
+                shards.give(shard)
         raise named(fault, target.shown)
 
-    def _client(self, fresh: bool) -> Any:
-        client = self._clients.get(fresh)
-        if client is None:
+    def _take_shards(self, fresh: bool) -> Shards:
+        shards = self._shards.get(fresh)
+        if shards is None:
             with self._lock:
                 if self._closed:
                     msg = "this transport is closed; make a new client"
                     raise RuntimeError(msg)
-                client = self._clients.get(fresh)
-                if client is None:
-                    client = self._clients[fresh] = self._build(fresh=fresh)
-        return client
+                shards = self._shards.get(fresh)
+                if shards is None:
+                    shards = self._shards[fresh] = self._make(fresh=fresh)
+        return shards
 
-    def _build(self, *, fresh: bool) -> Any:
-        return build(self._spec, self._family, self._trust, self._backend, asynchronous=False, fresh=fresh)
+    def _make(self, *, fresh: bool) -> Shards:
+        return sharded(self._spec, self._family, self._trust, self._backend, asynchronous=False, fresh=fresh)
 
     def _drain(self) -> None:
         """Tell the pool about responses that finalizers dropped; their sockets are closed already."""
@@ -161,9 +170,10 @@ class SyncTransport:
         with contextlib.suppress(Exception):  # the connection may be gone already
             if not ended and flight.attempt.shares():
                 flight.attempt.until = flight.attempt.now() + _RESET
-                reset(self._clients.values(), flight.attempt)
+                reset(flight.shard.client, flight.attempt)
             flight.response.stream.close()
             flight.parts.close()
+        flight.shards.give(flight.shard)
 
 
 class SyncExchange(Answer):

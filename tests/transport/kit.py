@@ -92,6 +92,10 @@ class Kit:
             self.tick()
             time.sleep(0.002)
 
+    def shards(self, transport: Any) -> list[Any]:
+        owners = [transport] if self.loop is None else list(transport._lanes.values())
+        return [shards for owner in owners for shards in owner._shards.values()]
+
     def close_all_of(self, transport: Any) -> None:
         self.run(transport.close() if self.loop is None else transport.aclose())
 
@@ -108,9 +112,9 @@ class Kit:
 def pools(transport: Any) -> list[Any]:
     """Every connection pool of a transport, to ask whether it is idle."""
     if isinstance(transport, SyncTransport):
-        clients = list(transport._clients.values())
+        clients = [client for shards in transport._shards.values() for client in shards]
     else:
-        clients = [client for lane in transport._lanes.values() for client in lane._clients.values()]
+        clients = [client for lane in transport._lanes.values() for client in lane.clients()]
     return [one._pool for client in clients for one in (client._transport, *client._mounts.values()) if one]
 
 

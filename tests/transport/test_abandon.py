@@ -11,7 +11,7 @@ from llm_client.flow.faults import Fault
 from llm_client.profiles.pool_types import HttpSpec
 from llm_client.transport.aio import AsyncTransport
 from llm_client.transport.sync import SyncTransport
-from tests.transport.kit import CLOCK, busy, post
+from tests.transport.kit import CLOCK, busy, pools, post
 from tests.transport.rawserver import HANG, LAST, STREAM, RawServer, answer, event
 
 
@@ -37,7 +37,7 @@ def test_an_answer_in_a_cycle_is_dropped_by_the_collector(kit):
         kit.read(exchange)
         parts = weakref.ref(exchange._flight.parts)
         exchange.itself = exchange
-        pool = next(iter(transport._clients.values()))._transport._pool if kit.loop is None else None
+        pool = pools(transport)[0] if kit.loop is None else None
         del exchange
         if pool is not None:
             with pool._optional_thread_lock:

@@ -36,7 +36,7 @@ def test_every_pool_has_our_connections(kit, monkeypatch):
     if kit.loop is None:
         found, backend = pools(transport), SyncBackend
     else:
-        client = transport._spare.client(fresh=False)
+        (client,) = transport._spare.clients()
         found = [one._pool for one in (client._transport, *client._mounts.values()) if one]
         backend = AsyncBackend
 

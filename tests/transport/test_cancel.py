@@ -229,6 +229,8 @@ async def cancel_at_random(family, calls):
     assert {"answered", "CancelledError"} == set(outcomes)
     assert calls == sum(outcomes.values())
     assert outcomes["CancelledError"] > calls // 3
+    lane = next(iter(transport._lanes.values()))
+    assert {shard.active for shards in lane._shards.values() for shard in shards._shards} == {0}
     for _ in range(20):
         assert await fetch(transport, url) == b"data: a\n\ndata: b\n\n"
     assert len(next(iter(transport._lanes.values())).sockets) <= 20

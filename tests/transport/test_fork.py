@@ -7,7 +7,7 @@ import warnings
 import pytest
 from llm_client.profiles.pool_types import HttpSpec
 from llm_client.transport.sync import SyncTransport
-from tests.transport.kit import CLOCK, Kit, busy, post
+from tests.transport.kit import CLOCK, Kit, busy, pools, post
 from tests.transport.rawserver import LAST, STREAM, RawServer, answer, event
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -82,7 +82,7 @@ def test_a_lock_held_by_another_thread_is_not_inherited(family):
     """The child's locks are new."""
     with RawServer([answer()]) as server:
         transport = SyncTransport(HttpSpec(family=family))
-        pool = transport._clients[False]._transport._pool
+        pool = pools(transport)[0]
 
         def child():
             exchange = transport.send(

@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 import pytest
+from llm_client.transport import connect_aio
 from llm_client.transport.connect_aio import _alternate, connect
 from llm_client.transport.net_aio import Plain
 from llm_client.transport.sockets import Sockets
@@ -108,7 +109,7 @@ async def test_a_silent_address_does_not_hold_up_a_good_one(monkeypatch):
 
         monkeypatch.setattr(loop, "sock_connect", connect_or_hang)
         monkeypatch.setattr(loop, "getaddrinfo", both)
-        monkeypatch.setattr("llm_client.transport.connect_aio._STAGGER", 0.02)
+        monkeypatch.setattr(connect_aio, "_STAGGER", 0.02)
         sock = await connect("two.test", port, None, ())
         await asyncio.sleep(0)
 
