@@ -18,14 +18,28 @@ from llm_client.core.retry import RetryPolicy
 from llm_client.core.station import Station
 from llm_client.core.waiting import QueueLimits
 from llm_client.errors import ConfigError
-from llm_client.flow.plan import Bounds, CallableStep, OtherStep, Plan, StaticStep, Step, Target
+from llm_client.flow.answers import Answers
+from llm_client.flow.plan import (
+    Bounds,
+    CachedStep,
+    CallableStep,
+    Hedge,
+    OtherStep,
+    Plan,
+    StaticStep,
+    Step,
+    Target,
+)
+from llm_client.profiles.free import plain
 from llm_client.profiles.types import (
     BackoffSpec,
     BreakerSpec,
+    CachedFallback,
     CallableFallback,
     ConcurrencySpec,
     EndpointSpec,
     File,
+    HedgeSpec,
     HttpSpec,
     ModelFallback,
     PoolSpec,
@@ -49,7 +63,7 @@ def queue_limits(spec: QueueSpec) -> QueueLimits:
     )
 
 
-def target(spec: EndpointSpec, http: HttpSpec) -> Target:
+def target(spec: EndpointSpec, http: HttpSpec, group: str = "") -> Target:
     """Where an endpoint is and what goes with every request to it."""
     headers = {**http.headers, **spec.headers}
     if spec.api_key is not None and spec.auth == "bearer":
@@ -66,10 +80,11 @@ def target(spec: EndpointSpec, http: HttpSpec) -> Target:
         dialect=dialect(spec.dialect),
         forward_priority=spec.forward_priority,
         max_context=spec.max_context,
+        group=group,
     )
 
 
-def station(spec: EndpointSpec, pool: PoolSpec, meters: Meters, rng: Random) -> Station:
+def station(spec: EndpointSpec, pool: PoolSpec, meters: Meters, rng: Random, group: str = "") -> Station:
     """Make the state that the gate keeps for an endpoint."""
     return Station(
         name=spec.name,
@@ -80,6 +95,7 @@ def station(spec: EndpointSpec, pool: PoolSpec, meters: Meters, rng: Random) -> 
         account=spec.account,
         models=None if spec.models is None else frozenset(spec.models),
         meter=meters.of(spec),
+        group=group,
     )
 
 
@@ -134,7 +150,14 @@ def _plan(profile: Profile, *, classic: bool, steps: tuple[Step, ...] = ()) -> P
         fallback_on=profile.fallback_on,
         pressure=_pressure(profile),
         measure_first_token=profile.measure_first_token,
+        hedge=_hedge(profile.hedge),
     )
+
+
+def _hedge(spec: HedgeSpec | None) -> Hedge | None:
+    if spec is None:
+        return None
+    return Hedge(after=spec.after, budget=spec.budget, priority=spec.priority, max_prompt=spec.max_prompt)
 
 
 def _pressure(profile: Profile) -> PressureRule | None:
@@ -154,11 +177,22 @@ def _steps(profile: Profile, bare: Plan, plan: Callable[[str], Plan]) -> list[St
                 steps.append(CallableStep(function=function))
             case ProfileFallback(profile=name):
                 steps.append(OtherStep(plan=plan(name), kind="profile"))
-            case ModelFallback(model=model):
-                steps.append(OtherStep(plan=bare, model=model, kind="model"))
-            case _:
-                raise ConfigError(f"fallback {spec.kind!r} is not supported by this version")
+            case ModelFallback():
+                steps.append(_to_model(spec, bare))
+            case CachedFallback(max_entries=entries, ttl=ttl):
+                steps.append(CachedStep(answers=Answers(entries, ttl)))
     return steps
+
+
+def _to_model(spec: ModelFallback, bare: Plan) -> OtherStep:
+    return OtherStep(
+        plan=bare,
+        model=spec.model,
+        kind="model",
+        rename=spec.rename,
+        drop=frozenset(spec.drop),
+        set={name: plain(value) for name, value in spec.set.items()},
+    )
 
 
 def _limit(spec: ConcurrencySpec, rng: Random) -> Limit:

@@ -187,7 +187,10 @@ class Admission:
                 at = min(at, when)
                 limited.append(station)
         while free:
-            station = self._router.pick(free, now)
+            if ticket.prefix and len(names) > 1:
+                station = self._router.prefer(ticket.prefix, free, [self._stations[name] for name in names], now)
+            else:
+                station = self._router.pick(free, now)
             wait = self._wait(station, ticket, now)
             if wait <= 0.0:
                 return station, at, limited

@@ -116,7 +116,7 @@ class Gate:
             elif permit is not None:
                 ticket.permit = None
                 settle(permit, None, now, None, self._notices)
-                self._disown(permit.owner)
+                self._forget(permit)
             ticket.state = State.IDLE
             self._pump(now)
             notices, keepers, at = self._release()
@@ -203,10 +203,12 @@ class Gate:
         self._flush(notices, keepers, at)
 
     def drain_station(self, name: str, now: float) -> None:
-        """Send nothing new to an endpoint; what is under way ends there."""
+        """Send nothing new to an endpoint; what is under way ends there, and with the last of it the endpoint goes."""
         with self._lock:
-            self._stations[name].draining = True
+            station = self._stations[name]
+            station.draining = True
             self._reroute(now)
+            self._remove_drained(station)
             notices, keepers, at = self._release()
         self._flush(notices, keepers, at)
 
@@ -300,10 +302,18 @@ class Gate:
                 if outcome is not None and outcome.ok and not permit.accepted:
                     self._budget.deposit()
                 settle(permit, outcome, now, usage, self._notices, guarded=self._guarded(permit.station))
-                self._disown(permit.owner)
+                self._forget(permit)
                 self._pump(now)
             notices, keepers, at = self._release()
         self._flush(notices, keepers, at)
+
+    def _forget(self, permit: Permit) -> None:
+        self._disown(permit.owner)
+        self._remove_drained(permit.station)
+
+    def _remove_drained(self, station: Station) -> None:
+        if station.draining and not station.outstanding and self._stations.get(station.name) is station:
+            del self._stations[station.name]
 
     def _guarded(self, station: Station) -> bool:
         """Tell whether half of the other endpoints are out already: a rate must not take out the whole pool."""
@@ -316,7 +326,7 @@ class Gate:
             permit = self._lost.popleft()
             if permit.open:
                 settle(permit, None, now, None, self._notices)
-                self._disown(permit.owner)
+                self._forget(permit)
 
     def _pump(self, now: float) -> None:
         self._room.advance(now)
@@ -345,7 +355,7 @@ class Gate:
             found = tuple(
                 name
                 for name, station in self._stations.items()
-                if station.serves(ticket.model) and (ticket.allowed is None or name in ticket.allowed)
+                if station.serves(ticket.model) and station.answers_to(ticket.allowed)
             )
             if len(self._eligible) > 256:  # models are the caller's words: bound what they can make us keep
                 self._eligible.clear()
@@ -357,10 +367,9 @@ class Gate:
         for ticket in self._room.everyone():
             self._room.remove(ticket)
             ticket.stations = self._stations_for(ticket)
-            if ticket.stations:
-                self._room.place(ticket, now)
-            else:
-                self._fail(ticket, Kind.NOT_FOUND)
+            if not ticket.stations:
+                ticket.barred_by = "no_endpoint"  # it waits for one to come, as long as it may wait
+            self._room.place(ticket, now)
         self._pump(now)
 
     def _release(self) -> tuple[Notices | None, Iterable[Keeper], float]:

@@ -19,6 +19,8 @@ HALF_LIFE = 5.0
 _DECAY = log(2.0) / HALF_LIFE
 # A replica that fails always is chosen as if it had ten times its load.
 PENALTY = 9.0
+# Seconds for which a server's own load report is worth reading.
+NEWS = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +32,11 @@ class Station:
         models: names that this endpoint serves; None for every name.
         meter: the token buckets that a call for a given model must pass here; None without any.
         draining: no new work; what is under way ends.
+        group: the name under which it was found, if it stands for one of several servers of that name.
+        sick_until: its health route says that it does not work; an open circuit is not probed before then.
+        report: the last load report that came with an answer, for reading.
+        busy: requests that the report says it has, or the share of its cache in use.
+        reported_at: when that was, monotonic seconds.
     """
 
     name: str
@@ -41,6 +48,11 @@ class Station:
     models: frozenset[str] | None = None
     meter: Callable[[str | None], BucketSet | None] | None = None
     draining: bool = False
+    group: str = ""
+    sick_until: float = -inf
+    report: object = None
+    busy: float = 0.0
+    reported_at: float = -inf
     forecast: Forecast = field(default_factory=Forecast)
     outstanding: int = 0
     _failing: float = field(default=0.0)
@@ -49,11 +61,25 @@ class Station:
 
     def ready_at(self, now: float) -> float:
         """Return when circuit and cool-down let a call through; `<= now` means now, inf never."""
-        return max(self.breaker.ready_at(now), self.cooldown.ready_at(now))
+        at = max(self.breaker.ready_at(now), self.cooldown.ready_at(now))
+        # Bad health holds the first probe back; it neither opens nor closes a circuit, for only calls know.
+        return max(at, self.sick_until) if self.sick_until > now and self.breaker.state == "open" else at
 
     def serves(self, model: str | None) -> bool:
         """Tell whether calls for this model may come here."""
         return not self.draining and (self.models is None or model is None or model in self.models)
+
+    def answers_to(self, names: tuple[str, ...] | None) -> bool:
+        """Tell whether a profile that allows these names, or None for all, allows this endpoint."""
+        return names is None or self.name in names or self.group in names
+
+    def told(self, report: object, busy: float, now: float) -> None:
+        """Keep a load report. A hint, so it may be told without the gate's lock."""
+        self.report, self.busy, self.reported_at = report, busy, now
+
+    def reported(self, now: float) -> float:
+        """Return how busy it said it was, while that is news; 0.0 otherwise."""
+        return self.busy if now - self.reported_at <= NEWS else 0.0
 
     def note(self, now: float, *, failed: bool) -> None:
         """Add one finished attempt to the failure share."""
@@ -67,12 +93,15 @@ class Station:
 
         Least outstanding alone is a black hole: a replica that fails in milliseconds always looks idle.
         """
-        penalty = 1.0
-        if self._failing and self._seen:
-            # One failure long ago is no reason: the share fades with the weight of what was seen.
-            fade = exp(-_DECAY * (now - self._at))
-            penalty += PENALTY * (self._failing / self._seen) * fade
-        return (self.outstanding + 1) / self.weight * penalty
+        return (self.outstanding + 1) / self.weight * self.penalty(now)
+
+    def penalty(self, now: float) -> float:
+        """Return by how much recent failures make it look fuller: 1 for none, up to 10."""
+        if not self._failing or not self._seen:
+            return 1.0
+        # One failure long ago is no reason: the share fades with the weight of what was seen.
+        fade = exp(-_DECAY * (now - self._at))
+        return 1.0 + PENALTY * (self._failing / self._seen) * fade
 
     def news(self, now: float) -> list[BreakerChanged]:
         """Return what the circuit went through since the last call; a recovered endpoint starts slowly."""

@@ -45,6 +45,7 @@ class Ticket:
         expires: monotonic second at which waiting ends, whatever the deadline.
         impatient: fail at once when every circuit is open, instead of waiting for a probe.
         owner: identity of the event loop that drives the call; None for a thread.
+        prefix: digest of the prompt's beginning, for the endpoint that knows it; empty for no preference.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class Ticket:
         "not_before",
         "owner",
         "permit",
+        "prefix",
         "priority",
         "reason",
         "retry_after",
@@ -95,6 +97,7 @@ class Ticket:
         tenant: str | None = None,
         scope: str = "",
         owner: int | None = None,
+        prefix: bytes = b"",
     ) -> None:
         self.seq = seq
         self.priority = priority
@@ -111,6 +114,7 @@ class Ticket:
         self.tenant = tenant
         self.scope = scope
         self.owner = owner
+        self.prefix = prefix
         self.state = State.IDLE
         self.permit: Permit | None = None
         self.reason: Kind | None = None

@@ -11,10 +11,11 @@ from weakref import WeakKeyDictionary
 from llm_client.clock import Clock
 from llm_client.core.gate import Gate
 from llm_client.core.ticket import Ticket
+from llm_client.drivers.race import run_race
 from llm_client.drivers.waker import LoopKeeper, LoopWaker
 from llm_client.errors import LLMClientError
 from llm_client.flow.delivery import Delivery
-from llm_client.flow.effects import Close, Effect, Exchange, Flow, Invoke, Park, Peek, Send, Sleep
+from llm_client.flow.effects import Close, Effect, Exchange, Flow, Invoke, Park, Peek, Race, Send, Sleep
 from llm_client.flow.reading import closing, read_on
 from llm_client.model import Request
 from llm_client.wire.stream import Chunk
@@ -103,6 +104,8 @@ class AsyncDriver:
             case Invoke(function=function, args=args):
                 result = function(*args)
                 return await result if inspect.isawaitable(result) else result
+            case Race():
+                return await run_race(effect, self.run)
             case _:
                 raise TypeError(f"no driver knows {effect!r}")
         return None

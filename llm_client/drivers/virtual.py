@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from llm_client.core.gate import Gate
 from llm_client.core.ticket import Ticket
-from llm_client.flow.effects import Close, Effect, Fault, FaultKind, Flow, Invoke, Park, Peek, Send, Sleep
+from llm_client.flow.effects import Close, Effect, Fault, FaultKind, Flow, Invoke, Park, Peek, Race, Send, Sleep
 from llm_client.model import Headers, Request
 
 T = TypeVar("T")
@@ -177,12 +177,15 @@ class Process(Generic[T]):
         self._exchange: VirtualExchange | None = None
         self._turn = 0  # every suspension has its own number; a late timer or wake-up of another is void
         self._suspended = False
+        self._race: _Race | None = None
 
     def cancel(self, error: BaseException) -> None:
         """Throw an exception in where the flow waits now."""
         if self._suspended:
             self._turn += 1
             self._suspended = False
+            if self._race is not None:
+                self._race.stop(error)
             self.step(error=error)
 
     def step(self, value: Any = None, error: BaseException | None = None) -> None:
@@ -229,7 +232,21 @@ class Process(Generic[T]):
                 return False, None
             case Invoke(function=function, args=args):
                 return True, function(*args)
+            case Race():
+                self._turn += 1
+                turn = self._turn
+                self._race = _Race(effect, world, self._server, lambda value, error: self._raced(turn, value, error))
+                self._race.begin()
+                return False, None
         return True, None
+
+    def _raced(self, turn: int, value: Any, error: BaseException | None) -> None:
+        def go() -> None:
+            if turn == self._turn and self._suspended:
+                self._race = None
+                self.step(value, error)
+
+        self._world.at(self._world.now, go)
 
     def _park(self, ticket: Ticket) -> tuple[bool, Any]:
         if ticket.settled:
@@ -269,6 +286,71 @@ class Process(Generic[T]):
     def _resume(self, turn: int) -> None:
         if turn == self._turn and self._suspended:
             self.step()
+
+
+class _Ended(BaseException):
+    """Thrown into a flow that lost, as an event loop throws its cancellation."""
+
+
+class _Race:
+    """Two flows of a process side by side."""
+
+    def __init__(
+        self,
+        race: Race,
+        world: World,
+        server: VirtualServer,
+        done: Callable[[Any, BaseException | None], None],
+    ) -> None:
+        self._race = race
+        self._world = world
+        self._server = server
+        self._done = done
+        self._running: list[Process[Any]] = []
+        self._first: tuple[Any, BaseException | None] | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        """Start the first flow, and the clock of the second."""
+        self._start(self._race.first, first=True)
+        self._world.at(self._world.now + self._race.after, self._second)
+
+    def stop(self, error: BaseException) -> None:
+        """End both: the process was cancelled."""
+        self._over = True
+        running, self._running = self._running, []
+        for process in running:
+            process.cancel(error)
+
+    def _start(self, flow: Flow[Any], *, first: bool) -> None:
+        process: Process[Any] = Process(
+            flow, lambda value, error: self._ended(process, value, error, first=first), self._world, self._server
+        )
+        self._running.append(process)
+        process.step()
+
+    def _second(self) -> None:
+        if self._over or self._first is not None:
+            return
+        flow = self._race.second()
+        if flow is not None:
+            self._start(flow, first=False)
+
+    def _ended(self, process: Process[Any], value: Any, error: BaseException | None, *, first: bool) -> None:
+        if process in self._running:
+            self._running.remove(process)
+        if self._over:
+            if error is None and (exchange := self._race.discard(value)) is not None:
+                exchange.abandon()
+            return
+        if first:
+            self._first = (value, error)
+        if (error is None and self._race.wins(value)) or (first and error is not None):
+            self.stop(_Ended())
+            self._done(value, error)
+        elif not self._running and self._first is not None:
+            self._over = True
+            self._done(*self._first)
 
 
 class _Waker:

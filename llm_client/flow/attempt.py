@@ -12,12 +12,15 @@ from llm_client.events import AttemptStarted
 from llm_client.flow.bearer import clean_token, has_own_key
 from llm_client.flow.delivery import Delivery, announce
 from llm_client.flow.effects import Close, Exchange, Fault, FaultKind, Flow, Invoke, Peek, Send
+from llm_client.flow.learning import learn_dialect, note_load
 from llm_client.flow.measured import refuses_streaming
+from llm_client.flow.plan import Target
 from llm_client.flow.prepare import prepare
 from llm_client.flow.run import Failed, Reply, Run
 from llm_client.model import OK, Headers, Kind, Outcome, Usage
 from llm_client.wire import PEEKED
 from llm_client.wire.classify import of_fault, of_response
+from llm_client.wire.dialects import AUTO
 from llm_client.wire.failure import to_error
 from llm_client.wire.stream import Chunk, StreamReader
 
@@ -32,10 +35,12 @@ class _Reading:
     """What was read of one answer before it was judged.
 
     Attributes:
+        target: the endpoint as it was then; it may be gone before the answer is.
         streamed: the server was asked for a stream, by the caller or under the hood.
         hidden: under the hood: the caller gets the whole answer.
     """
 
+    target: Target
     streamed: bool
     hidden: bool
     raw: list[bytes] = field(default_factory=list)
@@ -60,14 +65,15 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
     run.limit = permit.station.limit.limit
     handed = False
     started = run.now()
+    target = run.services.targets[permit.endpoint]
     try:
         while True:
             exchange: Exchange | None = None
             hidden = run.measured(permit.endpoint)
-            reading = _Reading(streamed=run.call.stream or hidden, hidden=hidden)
+            reading = _Reading(target, streamed=run.call.stream or hidden, hidden=hidden)
             _tell(run, permit, started)
             try:
-                exchange = yield from _send(run, permit, started, reading)
+                exchange = yield from _send(run, started, reading)
                 outcome = yield from _read(run, permit, exchange, started, reading)
             except Fault as fault:
                 outcome = _judge(run, fault, exchange, reading)
@@ -81,7 +87,7 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
                 run, permit, exchange, reading.reader, chunks=reading.chunks, raw=reading.raw, started=started
             )
             handed = True
-            return _reply(run, permit, exchange, b"", delivery)
+            return _reply(run, reading, exchange, b"", delivery)
         usage = reading.usage
         permit.settle(outcome, run.now(), usage)
         handed = True
@@ -101,9 +107,10 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
 
 def _tell(run: Run, permit: Permit, started: float) -> None:
     if run.services.listening:
-        number = len(run.records) + 1
         run.emit(
-            AttemptStarted(at=started, call=run.call.id, profile=run.plan.name, endpoint=permit.endpoint, number=number)
+            AttemptStarted(
+                at=started, call=run.call.id, profile=run.plan.name, endpoint=permit.endpoint, number=run.number
+            )
         )
 
 
@@ -116,8 +123,7 @@ def _once_more(run: Run, permit: Permit, outcome: Outcome, reading: _Reading) ->
     name = permit.endpoint
     if outcome.ok or not run.call.replayable:
         return False
-    target = run.services.targets[name]
-    renewable = target.token is not None and not has_own_key(run.call)
+    renewable = reading.target.token is not None and not has_own_key(run.call)
     if outcome.kind is Kind.AUTH and renewable and name not in run.renewed:
         run.renewed.add(name)
         return True
@@ -127,13 +133,15 @@ def _once_more(run: Run, permit: Permit, outcome: Outcome, reading: _Reading) ->
     return False
 
 
-def _send(run: Run, permit: Permit, started: float, reading: _Reading) -> Flow[Exchange]:
+def _send(run: Run, started: float, reading: _Reading) -> Flow[Exchange]:
     """Send, and once more on a new connection when a kept-alive one died under the request."""
-    target = run.services.targets[permit.endpoint]
-    token = None
+    target, token = reading.target, None
     if target.token is not None and not has_own_key(run.call):
         token = clean_token((yield Invoke(target.token, ())), target.name)
-    request = prepare(run.call, target, len(run.records) + 1, token, streamed=reading.hidden)
+    if target.forward_priority and target.dialect is AUTO:
+        target = yield from learn_dialect(run, target)
+        reading.target = target
+    request = prepare(run.call, target, run.number, token, streamed=reading.hidden)
     bounds = run.plan.bounds
     patience = bounds.first_token if reading.streamed else bounds.attempt
     until = min(run.deadline, started + patience)
@@ -155,6 +163,7 @@ def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading:
     """Read until it is clear what the answer is: all of a plain one, the first content of a stream."""
     call, bounds = run.call, run.plan.bounds
     headers, status = exchange.headers, exchange.status
+    note_load(permit, reading.target, headers, run.now())
     until = min(run.deadline, started + (bounds.first_token if reading.streamed else bounds.attempt))
     wall = run.services.clock.wall()
     cap = run.plan.retry.cap
@@ -167,6 +176,7 @@ def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading:
             strict=run.plan.strict_end,
             held=reading.hidden,
             content_type=headers.get("content-type", ""),
+            status=status,
             headers=headers,
             wall=wall,
             cap=cap,
@@ -265,9 +275,10 @@ def _judge(run: Run, fault: Fault, exchange: Exchange | None, reading: _Reading)
     """Say what a fault means for this call: our own deadline is not the server's time-out."""
     kind = fault.kind
     if kind in (FaultKind.READ_TIMEOUT, FaultKind.CONNECT_TIMEOUT) and run.now() >= run.deadline:
-        return of_fault(FaultKind.DEADLINE)
+        kind = FaultKind.DEADLINE
     if exchange is None:
-        return of_fault(kind)
+        again, run.reset = run.reset and kind is FaultKind.RESET, kind is FaultKind.RESET
+        return of_fault(kind, again=again)
     if not 200 <= exchange.status < 300:  # the status is the answer; a cut error body does not change it
         return of_response(
             exchange.status,
@@ -290,11 +301,11 @@ def _complete(run: Run, permit: Permit, exchange: Exchange, reading: _Reading) -
     if permit.endpoint in run.plain or (reading.hidden and plain):
         run.services.plain_only.add(permit.endpoint)
     if plain or reader is None or run.call.stream:
-        reply = _reply(run, permit, exchange, reading.body, None)
+        reply = _reply(run, reading, exchange, reading.body, None)
         reply.chunks = reading.chunks
         return reply
     body = json.dumps(reader.assemble(), ensure_ascii=False).encode("utf-8", "replace")
-    reply = _reply(run, permit, exchange, body, None)
+    reply = _reply(run, reading, exchange, body, None)
     about = [(name, value) for name, value in reply.headers.pairs if name.lower() != "content-type"]
     reply.headers = Headers([*about, ("content-type", "application/json")])
     return reply
@@ -314,7 +325,7 @@ def _error(run: Run, permit: Permit, outcome: Outcome, exchange: Exchange | None
     )
 
 
-def _reply(run: Run, permit: Permit, exchange: Exchange, body: bytes, delivery: Delivery | None) -> Reply:
+def _reply(run: Run, reading: _Reading, exchange: Exchange, body: bytes, delivery: Delivery | None) -> Reply:
     headers = exchange.headers
     if run.request_id is None:
         run.request_id = headers.get("x-request-id") or headers.get("request-id")
@@ -324,5 +335,5 @@ def _reply(run: Run, permit: Permit, exchange: Exchange, body: bytes, delivery: 
         run=run,
         body=body,
         delivery=delivery,
-        url=f"{run.services.targets[permit.endpoint].base_url}/{run.call.request.path}",
+        url=f"{reading.target.base_url}/{run.call.request.path}",
     )

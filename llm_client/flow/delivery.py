@@ -5,6 +5,7 @@ Pure: the drivers' bodies read bytes, hand them in and do as told.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 from llm_client.core.permit import Permit
@@ -55,6 +56,22 @@ class Delivery:
         self._progress = reader.progress if reader is not None else 0
         self._moved = now
         self._heard = now
+        self._put: Callable[[bytes], None] | None = None
+        self._kept: list[bytes] = []
+        self._room = 0
+
+    def keep(self, put: Callable[[bytes], None], most: int) -> None:
+        """Hand the whole body to `put` once it has ended well, unless it is longer than `most` bytes."""
+        self._put, self._room = put, most
+        for data in self.raw:
+            self._remember(data)
+
+    def _remember(self, data: bytes) -> None:
+        self._room -= len(data)
+        self._kept.append(data)
+        if self._room < 0:
+            self._put = None
+            self._kept.clear()
 
     @property
     def until(self) -> float:
@@ -77,6 +94,8 @@ class Delivery:
         """Take bytes in; return the chunks they complete."""
         now = self.run.now()
         self._heard = now
+        if self._put is not None:
+            self._remember(data)
         self.permit.alive(now)
         if self.reader is None:
             self._moved = now
@@ -135,6 +154,8 @@ class Delivery:
         run.record(self.permit, self.started, outcome, usage=usage)
         if run.services.learn is not None and outcome.ok:
             run.services.learn(run.call, usage)
+        if self._put is not None and outcome.ok:
+            self._put(b"".join(self._kept))
         run.finish("ok" if outcome.ok else str(outcome.kind))
         if not outcome.ok:
             self.error = self._error(outcome)

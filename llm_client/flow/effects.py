@@ -90,7 +90,41 @@ class Invoke:
     args: tuple[Any, ...] = ()
 
 
-Effect = Send | Peek | Close | Park | Sleep | Invoke
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Run a flow, and after a time a second one beside it; only for drivers that can do two things at once.
+
+    Gives back the first result that wins, after the other flow was ended: thrown a cancellation in, and closed. When
+    neither wins, the first flow's result. What the first flow throws is thrown; the second's failure is its own.
+
+    Attributes:
+        after: seconds until `second` is asked, unless the first has ended by then.
+        second: makes the second flow; None for none.
+        wins: whether a result ends the race.
+        discard: gives up a result that came too late, and returns what is open of it.
+    """
+
+    first: Flow[Any]
+    after: float
+    second: Callable[[], Flow[Any] | None]
+    wins: Callable[[Any], bool]
+    discard: Callable[[Any], Exchange | None]
+
+
+Effect = Send | Peek | Close | Park | Sleep | Invoke | Race
 Flow = Generator[Effect, Any, T]
 
-__all__ = ["Close", "Effect", "Exchange", "Fault", "FaultKind", "Flow", "Invoke", "Park", "Peek", "Send", "Sleep"]
+__all__ = [
+    "Close",
+    "Effect",
+    "Exchange",
+    "Fault",
+    "FaultKind",
+    "Flow",
+    "Invoke",
+    "Park",
+    "Peek",
+    "Race",
+    "Send",
+    "Sleep",
+]

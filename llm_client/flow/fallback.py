@@ -9,9 +9,11 @@ from typing import Any
 
 from llm_client.errors import LLMClientError
 from llm_client.events import FallbackUsed
+from llm_client.flow.answers import LONGEST, key_of
+from llm_client.flow.context import too_small
 from llm_client.flow.effects import Flow, Invoke
-from llm_client.flow.plan import CallableStep, OtherStep, Plan, StaticStep, Step
-from llm_client.flow.prepare import with_model
+from llm_client.flow.plan import CachedStep, CallableStep, OtherStep, Plan, StaticStep, Step
+from llm_client.flow.prepare import for_model
 from llm_client.flow.run import Reply, Run
 from llm_client.model import UNSET, Headers
 from llm_client.wire import PEEKED
@@ -26,17 +28,21 @@ def with_fallback(run: Run, inner: Inner) -> Flow[Reply]:
     Raises:
         LLMClientError: the call's own error, when the chain has no answer either.
     """
+    steps = _chain(run.plan, run.call.fallback)
     try:
-        return (yield from inner(run))
+        reply = yield from inner(run)
     except LLMClientError as error:
-        steps = _chain(run.plan, run.call.fallback)
         if not steps or not _covers(run, error):
             raise
         for step in steps:
-            reply = yield from _take(run, step, error, inner)
-            if reply is not None:
-                return reply
+            substitute = yield from _take(run, step, error, inner)
+            if substitute is not None:
+                return substitute
         raise
+    for step in steps:
+        if isinstance(step, CachedStep):
+            _keep(run, step, reply)
+    return reply
 
 
 def _chain(plan: Plan, given: Any) -> tuple[Step, ...]:
@@ -59,18 +65,35 @@ def _covers(run: Run, error: LLMClientError) -> bool:
 def _take(run: Run, step: Step, error: LLMClientError, inner: Inner) -> Flow[Reply | None]:
     call = run.call
     if isinstance(step, OtherStep):
-        other = _under(run, step)
+        try:
+            other = _under(run, step)
+        except ValueError:
+            error.add_note("fallback model skipped: the request's body is no JSON, so its model stays")
+            return None
+        name = f"{step.kind} {step.model or step.plan.name!r}"
+        if why := too_small(other.call, step.plan, run.services.targets):
+            error.add_note(f"fallback {name} skipped: the call {why}")
+            return None
         try:
             reply = yield from inner(other)
         except LLMClientError as again:
             run.records.extend(other.records)
-            error.add_note(f"fallback {step.kind} {step.model or step.plan.name!r} failed too: {again.message}")
+            error.add_note(f"fallback {name} failed too: {again.message}")
             return None
-        run.records[:] = [*run.records, *other.records]
-        other.records = run.records
-        other.fallback = step.kind
+        run.records.extend(other.records)
+        answered = reply.run  # another one than `other` when a hedge won
+        answered.before -= len(run.records) - len(other.records)
+        answered.records = run.records
+        answered.fallback = step.kind
         _tell(run, step.kind, error)
         return reply
+    if isinstance(step, CachedStep):
+        key = key_of(call)
+        kept = None if key is None else step.answers.get(key, run.now())
+        if kept is None:
+            error.add_note("fallback cached skipped: this request got no answer before that is kept still")
+            return None
+        return _made(run, "cached", kept.body, error, kept.content_type)
     if isinstance(step, StaticStep):
         if not _plain(run):
             error.add_note("fallback static skipped: a fixed text cannot stand for tools or a structured answer")
@@ -86,11 +109,32 @@ def _take(run: Run, step: Step, error: LLMClientError, inner: Inner) -> Flow[Rep
 def _under(run: Run, step: OtherStep) -> Run:
     call = replace(run.call, fallback=None)
     if step.model is not None:
-        data = None if call.data is None else {**call.data, "model": step.model}
-        call = replace(call, model=step.model, request=with_model(call, step.model), data=data)
+        call = for_model(call, step)
     return Run(
-        call=call, plan=step.plan, services=run.services, owner=run.owner, started=run.started, waited=run.waited
+        call=call,
+        plan=step.plan,
+        services=run.services,
+        owner=run.owner,
+        started=run.started,
+        waited=run.waited,
+        before=len(run.records),
     )
+
+
+def _keep(run: Run, step: CachedStep, reply: Reply) -> None:
+    """Keep a good answer for the same request later: now, or when the rest of it has come."""
+    key = key_of(run.call)
+    if key is None or reply.status != 200:
+        return
+    content_type = reply.headers.get("content-type", "application/json")
+
+    def put(body: bytes) -> None:
+        step.answers.put(key, body, content_type, run.now())
+
+    if reply.delivery is None:
+        put(reply.body)
+    else:
+        reply.delivery.keep(put, LONGEST)
 
 
 def _plain(run: Run) -> bool:
@@ -112,10 +156,10 @@ def _body(run: Run, value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def _made(run: Run, kind: str, body: bytes, error: LLMClientError) -> Reply:
+def _made(run: Run, kind: str, body: bytes, error: LLMClientError, content_type: str = "") -> Reply:
     run.fallback = kind
     _tell(run, kind, error)
-    content_type = "text/event-stream" if run.call.stream else "application/json"
+    content_type = content_type or ("text/event-stream" if run.call.stream else "application/json")
     headers = Headers([("content-type", content_type), ("x-llm-client-fallback", kind)])
     return Reply(status=200, headers=headers, run=run, body=body)
 

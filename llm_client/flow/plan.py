@@ -9,6 +9,7 @@ from typing import Any
 
 from llm_client.core.pressure import PressureRule
 from llm_client.core.retry import RetryPolicy
+from llm_client.flow.answers import Answers
 from llm_client.model import Priority
 from llm_client.wire.dialects import Dialect
 
@@ -32,6 +33,23 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hedge:
+    """When a second request may go out beside the first.
+
+    Attributes:
+        after: seconds without content; None for the 95th percentile of what was seen.
+        budget: hedges as a share of calls.
+        priority: the least urgent class that may hedge.
+        max_prompt: in tokens.
+    """
+
+    after: float | None = None
+    budget: float = 0.05
+    priority: Priority = Priority.HIGH
+    max_prompt: int = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StaticStep:
     """Answer with a fixed text."""
 
@@ -47,14 +65,28 @@ class CallableStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherStep:
-    """Run the same call under another plan, for another model, or both."""
+    """Run the same call under another plan, for another model, or both.
+
+    Attributes:
+        rename, drop, set: what becomes of the body's fields, in this order.
+    """
 
     plan: Plan
     model: str | None = None
     kind: str = "profile"
+    rename: Mapping[str, str] = field(default_factory=dict)
+    drop: frozenset[str] = frozenset()
+    set: Mapping[str, Any] = field(default_factory=dict)
 
 
-Step = StaticStep | CallableStep | OtherStep
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedStep:
+    """Give the answer that the same request got before."""
+
+    answers: Answers
+
+
+Step = StaticStep | CallableStep | OtherStep | CachedStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +119,7 @@ class Plan:
     strict_end: bool = False
     pressure: PressureRule | None = None
     measure_first_token: bool = False
+    hedge: Hedge | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +131,7 @@ class Target:
         token: asked for a bearer token before each request, and once more after a 401.
         models: name the caller says -> name the server knows.
         max_context: tokens of prompt and answer together; None when not known.
+        group: the name under which it was found, if it is one of several servers of that name.
     """
 
     name: str
@@ -109,3 +143,4 @@ class Target:
     dialect: Dialect
     forward_priority: bool = False
     max_context: int | None = None
+    group: str = ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from llm_client._version import __version__
 from llm_client.flow.bearer import KEYS, has_own_key
 from llm_client.flow.measured import streaming_fields
-from llm_client.flow.plan import Target
+from llm_client.flow.plan import OtherStep, Target
 from llm_client.model import Call, Request
 
 USER_AGENT = f"llm_client/{__version__}"
@@ -41,6 +42,8 @@ def prepare(call: Call, target: Target, attempt: int, token: str | None = None, 
     if token is not None:
         own.append(("authorization", f"Bearer {token}"))
     headers = [(name, value) for name, value in own if name.lower() not in given]
+    if target.dialect.load_request is not None and target.dialect.load_request[0] not in given:
+        headers.append(target.dialect.load_request)
     headers += call.request.headers
     headers.append(("x-llm-client-attempt", str(attempt)))
     path = call.request.path
@@ -80,9 +83,13 @@ def _body(call: Call, target: Target, *, streamed: bool) -> bytes:
     return json.dumps({**data, **changes}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def with_model(call: Call, model: str) -> Request:
-    """Return the call's request asking for another model."""
-    data = call.data if call.data is not None else json.loads(call.request.body)
-    body = json.dumps({**data, "model": model}, ensure_ascii=False, separators=(",", ":")).encode()
-    request = call.request
-    return Request(method=request.method, path=request.path, query=request.query, headers=request.headers, body=body)
+def for_model(call: Call, step: OtherStep) -> Call:
+    """Return the call asking for another model, with the fields that the other model takes."""
+    data = dict(call.data if call.data is not None else json.loads(call.request.body))
+    for old, new in step.rename.items():
+        if old in data:
+            data[new] = data.pop(old)
+    data = {name: value for name, value in data.items() if name not in step.drop}
+    data |= {**step.set, "model": step.model}
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return replace(call, model=step.model, request=replace(call.request, body=body), data=data)

@@ -9,6 +9,7 @@ from llm_client.events import RetryScheduled
 from llm_client.flow.admission import admit
 from llm_client.flow.attempt import attempt
 from llm_client.flow.effects import Flow
+from llm_client.flow.hedge import hedged
 from llm_client.flow.run import Failed, Reply, Run
 from llm_client.model import Kind
 
@@ -30,7 +31,8 @@ def with_retry(run: Run) -> Flow[Reply]:
             permit = yield from admit(run, ticket)
         except (RejectedError, DeadlineExceededError) as error:
             raise _last_word(run, error) from run.last
-        result = yield from attempt(run, permit)
+        rule = run.plan.hedge
+        result = yield from (attempt(run, permit) if rule is None else hedged(run, permit, rule))
         if isinstance(result, Reply):
             return result
         _weigh(run, ticket, result)
@@ -94,8 +96,10 @@ def _barred(run: Run, ticket: Ticket, failed: Failed) -> tuple[str, ...]:
     if outcome.refusal or not outcome.sent:
         if outcome.account:
             stations = {station.name: station for station in run.services.gate.stations}
-            account = stations[failed.endpoint].account
-            return tuple(name for name in ticket.stations if stations[name].account == account)
+            there = stations.get(failed.endpoint)  # an endpoint that was drained may be gone by now
+            if there is not None:
+                known = ((name, stations.get(name)) for name in ticket.stations)
+                return tuple(name for name, each in known if each is not None and each.account == there.account)
         return (failed.endpoint,)
     return (failed.endpoint,) if run.attempts <= 1 else ticket.stations
 

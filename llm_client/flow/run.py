@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
@@ -15,6 +15,9 @@ from llm_client.core.permit import Permit
 from llm_client.core.ticket import Ticket
 from llm_client.errors import LLMClientError
 from llm_client.events import AttemptFinished, CallFinished, Event
+from llm_client.flow.affinity import prefix_of
+from llm_client.flow.context import roomy
+from llm_client.flow.hedges import Hedges
 from llm_client.flow.measured import may_stream
 from llm_client.flow.plan import Plan, Target
 from llm_client.model import AttemptRecord, Call, Headers, Kind, Meta, Outcome, Usage
@@ -36,16 +39,21 @@ class Services:
         listening: somebody wants every event, not only the rare ones.
         learn: told the call, its usage and the endpoint after each answer, to mend estimates.
         plain_only: endpoints that were seen not to stream what a plain call asks for.
+        prefix_bytes: how much of a prompt's beginning decides where it would rather go; 0 for none.
+        asked: endpoints whose dialect was asked after, and when.
     """
 
     gate: Gate
     clock: Clock
     rng: Random
-    targets: Mapping[str, Target]
+    targets: MutableMapping[str, Target]
     emit: Callable[[Event], None]
     listening: bool = False
     learn: Callable[[Call, Usage | None], None] | None = None
     plain_only: set[str] = field(default_factory=set)
+    prefix_bytes: int = 0
+    hedges: Hedges = field(default_factory=Hedges)
+    asked: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,7 @@ class Run:
     Attributes:
         renewed: endpoints whose token was asked for once more after a 401.
         plain: endpoints that this call asks for no stream any more.
+        before: attempts of the call that are counted elsewhere, or are in the records out of turn.
     """
 
     call: Call
@@ -74,6 +83,7 @@ class Run:
     waited: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     resent: bool = False
+    reset: bool = False
     last: LLMClientError | None = None
     fallback: str | None = None
     finished: bool = False
@@ -83,6 +93,7 @@ class Run:
     limit: float | None = None
     renewed: set[str] = field(default_factory=set)
     plain: set[str] = field(default_factory=set)
+    before: int = 0
 
     def now(self) -> float:
         """Return monotonic seconds."""
@@ -92,6 +103,11 @@ class Run:
     def deadline(self) -> float:
         """Absolute deadline; inf when there is none."""
         return inf if self.call.deadline is None else self.call.deadline
+
+    @property
+    def number(self) -> int:
+        """The next attempt's number, counted from 1."""
+        return self.before + len(self.records) + 1
 
     @property
     def attempts(self) -> int:
@@ -109,13 +125,13 @@ class Run:
 
     def ticket(self) -> Ticket:
         """Make the call's place in line."""
-        call, plan = self.call, self.plan
+        call, plan, size = self.call, self.plan, self.services.prefix_bytes
         return Ticket(
             seq=next_place(),
             priority=call.priority,
             arrived=call.arrived,
             model=call.model,
-            allowed=plan.allowed,
+            allowed=roomy(call, plan, self.services.targets),
             deadline=self.deadline,
             expires=call.arrived + plan.max_wait,
             cost=call.cost,
@@ -124,6 +140,7 @@ class Run:
             impatient=plan.circuit_wait <= 0 or (bool(plan.fallback) and Kind.CIRCUIT_OPEN in plan.fallback_on),
             tenant=call.tenant,
             owner=self.owner,
+            prefix=prefix_of(call, size) if size else b"",
         )
 
     def emit(self, event: Event) -> None:
@@ -135,7 +152,7 @@ class Run:
     ) -> None:
         """Write one attempt into the call's story."""
         now = self.now()
-        number = len(self.records) + 1
+        number = self.number
         kind = Kind.CANCELLED if cancelled else outcome.kind
         self.records.append(
             AttemptRecord(
