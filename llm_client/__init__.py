@@ -4,6 +4,9 @@ Nothing is set up by importing: no logging handler, no connection, no thread. Ev
 what is not listed here or in the reference is private.
 """
 
+# The package of this name is loaded before the function of this name takes its place; loaded later, it would take
+# the function's.
+import llm_client.transport as _transport_package  # noqa: F401 - see above
 from llm_client._version import __version__
 from llm_client.client.aio import AsyncClient
 from llm_client.client.stream import AsyncStream, Stream

@@ -36,7 +36,10 @@ class Host:
 
     def handle(self, request: Any) -> Answered:
         """Carry a request out in this thread; a failure becomes a response."""
-        call = self._call(request, request.read())
+        try:
+            call = self._call(request, request.read())
+        except ConfigError as error:
+            return _misused(error)
         try:
             reply = self._pool.run(call, self._plan)
         except LLMClientError as error:
@@ -46,7 +49,10 @@ class Host:
 
     async def handle_async(self, request: Any) -> Answered:
         """Carry a request out on the running event loop; a failure becomes a response."""
-        call = self._call(request, await request.aread())
+        try:
+            call = self._call(request, await request.aread())
+        except ConfigError as error:
+            return _misused(error)
         try:
             reply = await self._pool.arun(call, self._plan)
         except LLMClientError as error:
@@ -93,6 +99,12 @@ def _answered(reply: Reply, pieces: Any) -> Answered:
     headers = end_to_end(reply.headers.pairs)
     headers.append(("x-llm-client-attempts", str(len(reply.run.records))))
     return Answered(reply.status, headers, reply.body, pieces)
+
+
+def _misused(error: ConfigError) -> Answered:
+    """Answer a request whose wishes cannot be read: the caller's mistake, whichever SDK is above."""
+    _, headers, body = refusal(error)
+    return Answered(400, headers, body)
 
 
 def _json(request: Any, body: bytes) -> Mapping[str, Any] | None:
