@@ -69,7 +69,7 @@ def build(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, asynchr
         "trust_env": spec.trust_env,
         # A new HTTP/2 connection would be shared by all who wait for it.
         "http2": spec.http2 and not fresh,
-        "proxy": _proxy(spec, family, trust),
+        "proxy": _proxy(spec, family),
         "timeout": family.timeout(None),
         # Nobody waits inside the pool: how many requests are in flight is decided above.
         "limits": family.limits(
@@ -86,7 +86,7 @@ def build(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, asynchr
     except (ImportError, ValueError) as error:  # proxies that the environment names
         msg = f"http: {family.name} refuses the network settings ({type(error).__name__}); check the proxy variables"
         raise ConfigError(msg, path="http") from None
-    _install(client, family, backend, asynchronous=asynchronous)
+    _install(client, family, trust, backend, asynchronous=asynchronous)
     return client
 
 
@@ -101,20 +101,19 @@ def sharded(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, async
     return Shards(make, size=SIZE_MULTIPLEXED if shared else SIZE, keep=spec.keepalive + 1.0)
 
 
-def _proxy(spec: HttpSpec, family: Family, trust: Trust) -> Any:
+def _proxy(spec: HttpSpec, family: Family) -> Any:
     if spec.proxy is None:
         return None
-    url = spec.proxy.reveal()
-    secure = url.lower().startswith("https:")
     try:
-        return family.proxy(url, ssl_context=trust.context if secure else None)
+        return family.proxy(spec.proxy.reveal())
     except Exception:  # noqa: BLE001 - the error may quote the proxy's password
         msg = "http.proxy: not a valid URL; expected http://host:port"
         raise ConfigError(msg, path="http.proxy") from None
 
 
-def _install(client: Any, family: Family, backend: Any, *, asynchronous: bool) -> None:
+def _install(client: Any, family: Family, trust: Trust, backend: Any, *, asynchronous: bool) -> None:
     """Exchange the network backend of every pool of a client, and make sure that there were pools to change."""
+    secure = family.core.HTTPProxy, family.core.AsyncHTTPProxy
     kind = family.async_transport if asynchronous else family.transport
     base = family.core.AsyncNetworkBackend if asynchronous else family.core.NetworkBackend
     try:
@@ -124,6 +123,9 @@ def _install(client: Any, family: Family, backend: Any, *, asynchronous: bool) -
         for pool in pools:
             known = known and isinstance(pool._network_backend, base)  # noqa: SLF001
             pool._network_backend = backend  # noqa: SLF001
+            if isinstance(pool, secure) and pool._proxy_url.scheme == b"https":  # noqa: SLF001
+                # A proxy that the environment names would be held to the library's own authorities, whichever they are.
+                pool._proxy_ssl_context = trust.context  # noqa: SLF001
     except AttributeError:
         known = False
     if not known:

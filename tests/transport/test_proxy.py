@@ -61,6 +61,15 @@ def test_the_environment_names_a_proxy_and_its_exceptions(kit, monkeypatch):
         assert len(proxy.asked) == 1
 
 
+def test_a_proxy_of_the_environment_is_held_to_our_authorities(kit, tls, monkeypatch):
+    """Not to those of the library."""
+    with Proxy(tls=tls.server) as proxy, RawServer([answer(body=b"hi")], tls=tls.server) as server:
+        monkeypatch.setenv("https_proxy", proxy.url)
+
+        assert kit.fetch(kit.make(ca_file=tls.ca_file), server.url()) == b"hi"
+        assert len(proxy.asked) == 1
+
+
 @pytest.mark.parametrize("status", [407, 503])
 def test_a_proxy_that_refuses(kit, status):
     """Not sent; the fault names the proxy's status, and no password."""
