@@ -28,7 +28,7 @@ _ELSEWHERE: Final = {
     "admin_api_key": "the administration API is not supported",
     "workload_identity": "pass a callable as api_key, it is asked for a token",
     "azure_endpoint": "write pool={'endpoints': [{'base_url': ..., 'auth': 'api-key', 'api_key': ..., "
-    "'query': {'api-version': ...}, 'path_mode': 'as_is'}]}",
+    "'query': {'api-version': ...}, 'path': 'as_is'}]}",
     "api_version": "pass default_query={'api-version': ...}, or query in the endpoint",
     "azure_ad_token_provider": "pass it as api_key: a callable is asked for a token",
 }
