@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from .dialects import DIALECTS, openai
 from .faults import Fault
@@ -41,6 +42,7 @@ class Exchange:
         self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         self._dialect = DIALECTS[state.settings.dialect]
         self._key = ""
+        self._number = 0
         self._charged = 0
         self._gone = False
         self._head_sent = False
@@ -55,6 +57,7 @@ class Exchange:
         state.begin()  # for servers without a lifespan, such as one inside a test
         self._transport = (scope.get("state") or {}).get(TRANSPORT)
         record = state.ledger.open(scope["path"], time.time())
+        self._number = record.number
         record.attempt = self._headers.get("x-llm-client-attempt")
         record.idempotency_key = self._headers.get("idempotency-key")
         writer = Writer(send)
@@ -160,7 +163,7 @@ class Exchange:
             output_tokens=work.output_tokens,
             width=work.width,
             stream=work.stream,
-            blocks=prefix_blocks(work.whole),
+            blocks=prefix_blocks(work.whole) if state.settings.preset is not None else (),
             deadline=now + left if left < math.inf else math.inf,
         )
         state.door.live.add(job)
@@ -214,8 +217,8 @@ class Exchange:
     def _common(self) -> Headers:
         state, job = self._state, self._job
         headers: Headers = []
-        if (name := self._headers.get("x-request-id")) is not None:
-            headers.append((b"x-request-id", name.encode("latin-1", "replace")[:200]))
+        name = self._headers.get("x-request-id", f"req-{self._number}")
+        headers.append((b"x-request-id", name.encode("latin-1", "replace")[:200]))
         if job is not None and not math.isnan(job.started):
             headers.append((b"x-queue-time", b"%d" % round(job.queue_time * 1000)))
             if job.phase is Phase.DONE:
@@ -250,7 +253,7 @@ class Exchange:
         if self._head_sent or frame is not None:
             if not self._head_sent:
                 await self._head(Writer(writer.send))
-            frame = frame or openai(0, refusal)
+            frame = frame or self._frame(refusal)
             plain = Writer(writer.send)
             plain.put([b"data: " + dump(frame) + b"\n\n", DONE])
             await plain.flush(last=True)
@@ -261,6 +264,11 @@ class Exchange:
             status, body, headers = refusal_answer(self._state.settings, refusal)
         self._status = status
         await Writer(writer.send).whole(status, body, [*headers, *self._common()])
+
+    def _frame(self, refusal: Refusal) -> dict[str, Any]:
+        """The error frame of a refusal that this dialect has no words for."""
+        shape = self._dialect.other(refusal.status or 503, refusal)
+        return shape if isinstance(shape, dict) and "error" in shape else openai(0, refusal)
 
     def _check_in_refusal(self, record: Record, refusal: Refusal) -> None:
         if isinstance(refusal, _Status):

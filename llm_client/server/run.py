@@ -47,6 +47,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # whoever speaks through a proxy is not on this machine
                 backlog=8192,
                 timeout_keep_alive=max(1, round(settings.keepalive)),
                 timeout_graceful_shutdown=_LINGER,

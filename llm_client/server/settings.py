@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .batching import PRESETS
+from .batching import PRESETS, Preset
 from .dialects import DIALECTS
 from .limits import Rate, rate
 from .queue import queue_size
@@ -118,7 +118,7 @@ class Settings:
         100, "how many may wait: a number, `unbounded`, or `auto` (see max-latency)", _queue
     )
     max_latency: float = option(5.0, "patience that `queue auto` is sized for", duration)
-    overflow: str = option("reject", "when the queue is full: reject, drop (429 without a hint) or delay", str)
+    overflow: str = option("reject", "when the queue is full: reject, drop (no hint) or delay (discouraged)", str)
     status: int = option(429, "status of a refusal for overload: 429 or 503", integer)
     retry_after: float | str = option("auto", "Retry-After of refusals: auto, none or a time", _retry_after)
     max_delay: float = option(5.0, "how long `delay` lets a request stand outside the full queue", duration)
@@ -169,8 +169,12 @@ class Settings:
     @property
     def longest(self) -> int:
         """Longest input and answer together, in tokens."""
-        preset = PRESETS.get(self.engine)
-        return self.context or (_CONTEXT if preset is None else preset.context)
+        return self.context or (_CONTEXT if self.preset is None else self.preset.context)
+
+    @property
+    def preset(self) -> Preset | None:
+        """The GPU to be played; None for the plain workers."""
+        return PRESETS.get(self.engine)
 
     def _check(self) -> None:
         for name, allowed in _CHOICES.items():

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .admission import Door
-from .batching import PRESETS
 from .engine import Engine, WorkerPool
 from .faults import Faults, Rule, script
 from .gpu import Gpu
@@ -47,7 +46,7 @@ class State:
 
 def build(settings: Settings) -> State:
     """Make the parts and connect them."""
-    preset = PRESETS.get(settings.engine)
+    preset = settings.preset
     engine: Engine
     if preset is None:
         engine = WorkerPool(settings.workers, settings.seconds, burn=settings.burn)
