@@ -1,7 +1,11 @@
 """The memory of withdrawals, against a replay of all of them."""
 
+from itertools import pairwise
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_client.core import ledger as module
 from llm_client.core.ledger import Ledger
 
 STEPS = st.lists(
@@ -52,6 +56,34 @@ def test_nothing_is_given_back_that_was_not_there(steps):
     """With estimates that were wrong both ways, the bucket is never fuller than one that knew the costs."""
     for now, full_at, truth in run(steps, lambda pick: (0.0, 0.5, 1.0, 2.5)[pick % 4]):
         assert max(now, full_at) >= max(now, truth) - 1e-9
+
+
+@given(STEPS, st.sampled_from([2, 4, 8]))
+@settings(max_examples=300)
+def test_thinning_errs_on_the_side_of_the_limit(steps, most):
+    """With room for a few leads only, still nothing is given back that was not there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST", most)
+        for now, full_at, truth in run(steps, lambda pick: (0.0, 0.3, 1.0)[pick % 3]):
+            assert max(now, full_at) >= max(now, truth) - 1e-9
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 50), st.integers(0, 40), st.floats(0, 9)), max_size=60), st.sampled_from([4, 256])
+)
+def test_leads_and_marks_grow_together(steps, most):
+    """The two lists stay equally long and increasing, so that one bisection finds the least lead."""
+    ledger = Ledger()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST", most)
+        for lead, number, surplus in steps:
+            newest = ledger.note(lead)
+            ledger.surplus(min(number, newest), surplus)
+
+            assert len(ledger._leads) == len(ledger._marks) <= most + 1
+            assert all(one < two for one, two in pairwise(ledger._marks))
+            assert all(one <= two for one, two in pairwise(ledger._leads))
+            assert ledger._marks[-1] == newest
 
 
 def test_a_late_surplus_that_spilled_over_is_worth_nothing():
