@@ -318,7 +318,8 @@ def _outcome(evidence: rules.Evidence, *, wall: float, cap: float) -> Outcome:
     advice = headers.get("x-should-retry", "").strip().lower()
     if advice == "false":
         retryable = False
-    elif advice == "true" and not verdict.firm:
+    told = advice == "true" and not verdict.firm
+    if told:
         retryable = True
     if hint is not None and hint.directive and hint.seconds > cap:
         retryable = False
@@ -330,7 +331,7 @@ def _outcome(evidence: rules.Evidence, *, wall: float, cap: float) -> Outcome:
         breaker=verdict.breaker,
         overload=verdict.overload,
         loading=verdict.loading,
-        permanent=verdict.kind in _PERMANENT or (verdict.kind is Kind.PROTOCOL and not verdict.retry),
+        permanent=not told and (verdict.kind in _PERMANENT or (verdict.kind is Kind.PROTOCOL and not verdict.retry)),
         hint=hint,
         elsewhere=not account and verdict.kind not in {Kind.QUOTA_EXHAUSTED, Kind.AUTH},
         account=account,
