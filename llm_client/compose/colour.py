@@ -1,4 +1,4 @@
-"""Functions of the user's that only an event loop can run, found where the set-up is made and not at the first call."""
+"""What only an event loop can do, found where the set-up is made and not at the first call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llm_client.errors import ConfigError
-from llm_client.flow.plan import CallableStep
+from llm_client.flow.plan import CallableStep, OtherStep
 
 if TYPE_CHECKING:
     from llm_client.compose.pool import Pool
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def refuse_async(pool: Pool, plan: Plan, who: str) -> None:
-    """Check that threads can run what a plan asks of the user's functions.
+    """Check that threads can do what a plan asks for: run the user's functions, never two requests at once.
 
     Args:
         pool: whose endpoints may ask for tokens.
@@ -23,8 +23,15 @@ def refuse_async(pool: Pool, plan: Plan, who: str) -> None:
         who: the sync user of both, for the message.
 
     Raises:
-        ConfigError: one of them is async.
+        ConfigError: one of the functions is async, or the plan hedges.
     """
+    for each in (plan, *(step.plan for step in plan.fallback if isinstance(step, OtherStep))):
+        if each.hedge is not None:
+            raise ConfigError(
+                f"profile {each.name}: hedge sends two requests at once, which {who} cannot do; "
+                "use AsyncClient, or a profile with hedge: off",
+                path=f"profiles.{each.name}.hedge",
+            )
     for target in pool.services.targets.values():
         if (plan.allowed is None or target.name in plan.allowed) and _is_async(target.token):
             raise ConfigError(

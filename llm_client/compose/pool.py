@@ -149,20 +149,33 @@ class Pool:
         """Whether an endpoint has an authorisation of its own."""
         return any(
             each.token is not None or any(name.lower() in {"authorization", "api-key"} for name, _ in each.headers)
-            for each in self._works.targets.values()
+            for each in list(self._works.targets.values())
         )
 
-    def add_endpoint(self, spec: EndpointSpec) -> None:
-        """Add an endpoint, or replace the one of its name; calls that wait may use it at once."""
-        self._works.add_endpoint(spec)
+    def add_endpoint(self, endpoint: EndpointSpec | Mapping[str, Any]) -> None:
+        """Add an endpoint, or replace the one of its name; calls that wait may use it at once.
+
+        Args:
+            endpoint: as an entry of `pool.endpoints`: `{"name": "gpu-c", "base_url": "http://gpu-c:8000/v1"}`.
+
+        Raises:
+            ConfigError: it cannot work.
+        """
+        if isinstance(endpoint, Mapping):
+            from llm_client.profiles import load as profiles  # noqa: PLC0415 - a light import
+
+            (endpoint,) = profiles.merge(profiles.parse(""), pool={"endpoints": [endpoint]}).pool.endpoints
+        self._works.add_endpoint(endpoint)
 
     def drain_endpoint(self, name: str) -> None:
-        """Send nothing new to an endpoint; what is under way ends there.
+        """Send nothing new to an endpoint; what is under way ends there, and with the last of it the endpoint is gone.
+
+        Calls that wait for it go to another one that serves them, or wait for one to come.
 
         Raises:
             KeyError: no such endpoint.
         """
-        self.gate.drain_station(name, self.clock.monotonic())
+        self._works.drain(name)
 
     def isolate(self, name: str) -> None:
         """Send nothing to an endpoint until `reset`."""

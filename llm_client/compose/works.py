@@ -20,14 +20,16 @@ from llm_client.core.cost import Estimator
 from llm_client.core.gate import Gate
 from llm_client.drivers.aio import AsyncDriver
 from llm_client.drivers.sync import SyncDriver
+from llm_client.errors import ConfigError
 from llm_client.events import Event
 from llm_client.flow.plan import Plan, Target
 from llm_client.flow.run import Reply, Run, Services
 from llm_client.flow.stack import stack
 from llm_client.model import Call, Cost, Size, Usage
-from llm_client.profiles.types import EndpointSpec, File
+from llm_client.profiles.types import EndpointSpec, File, HealthSpec
 
 if TYPE_CHECKING:
+    from llm_client.compose.housekeeping import Housekeeper
     from llm_client.transport.aio import AsyncTransport
     from llm_client.transport.sync import SyncTransport
 
@@ -57,9 +59,18 @@ class Works:
         self._estimating = threading.Lock()
         self.targets: dict[str, Target] = {}
         self._specs: dict[str, EndpointSpec] = {}
+        affinity = spec.routing.affinity == "prefix"
         self.services = Services(
-            gate=self.gate, clock=clock, rng=self._rng, targets=self.targets, emit=emit, learn=self._learn
+            gate=self.gate,
+            clock=clock,
+            rng=self._rng,
+            targets=self.targets,
+            emit=emit,
+            learn=self._learn,
+            prefix_bytes=spec.routing.prefix_bytes if affinity else 0,
         )
+        self._groups: dict[str, str] = {}
+        self.house: Housekeeper | None = None
         self._lock = threading.Lock()
         # Guarded by _lock.
         self._closed = False
@@ -72,6 +83,8 @@ class Works:
 
     def run(self, call: Call, plan: Plan) -> Reply:
         """Carry a call out in this thread."""
+        if plan.hedge is not None:
+            raise ConfigError(f"profile {plan.name}: hedge needs an event loop; use AsyncClient, or a profile without")
         return self.sync_driver().run(stack(Run(call, plan, self.services)))
 
     async def arun(self, call: Call, plan: Plan) -> Reply:
@@ -91,6 +104,7 @@ class Works:
 
                 self._sync_transport = SyncTransport(self.file.pool.http)
                 self._sync = SyncDriver(self.gate, self._sync_transport, self.clock)
+                self._keep_house()
             return self._sync
 
     def async_driver(self) -> AsyncDriver:
@@ -105,6 +119,7 @@ class Works:
 
                 self._aio_transport = AsyncTransport(self.file.pool.http)
                 self._aio = AsyncDriver(self.gate, self._aio_transport, self.clock)
+                self._keep_house()
             return self._aio
 
     def estimate(self, model: str | None, size: Size, max_tokens: int | None, *, generates: bool) -> Cost:
@@ -112,17 +127,64 @@ class Works:
         with self._estimating:
             return self._estimator.estimate(model, size, max_tokens=max_tokens, generates=generates)
 
-    def add_endpoint(self, spec: EndpointSpec) -> None:
-        """Add an endpoint, or replace the one of its name; calls that wait may use it at once."""
+    def add_endpoint(self, spec: EndpointSpec, group: str = "") -> None:
+        """Add an endpoint, or replace the one of its name; calls that wait may use it at once.
+
+        Args:
+            spec: what to add; one that stands for several servers is looked after from now on.
+            group: the name under which it was found.
+        """
+        if spec.dynamic or spec.health is not None:
+            self._housekeeper()
+        if spec.dynamic:
+            self._housekeeper().watch(spec)
+            return
         self._specs[spec.name] = spec
-        self.targets[spec.name] = target(spec, self.file.pool.http)
-        made = station(spec, self.file.pool, self._meters, self._rng)
+        self._groups[spec.name] = group
+        self.targets[spec.name] = target(spec, self.file.pool.http, group)
+        made = station(spec, self.file.pool, self._meters, self._rng, group)
         self.gate.add_station(made, self.clock.monotonic())
+
+    def drain(self, name: str) -> None:
+        """Send nothing new to an endpoint, or to any of a group; each is removed with its last answer.
+
+        Raises:
+            KeyError: no such endpoint.
+        """
+        members = self.house.forget(name) if self.house is not None else None
+        for each in [name] if members is None else members:
+            self.gate.drain_station(each, self.clock.monotonic())
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Forget the addresses of endpoints that are gone."""
+        there = {each.name for each in self.gate.stations}
+        for name in self.targets.keys() - there:
+            for table in (self.targets, self._specs, self._groups):
+                table.pop(name, None)
+
+    def probed(self) -> list[tuple[str, HealthSpec]]:
+        """Return the endpoints whose health is asked after."""
+        return [(name, spec.health) for name, spec in list(self._specs.items()) if spec.health is not None]
+
+    def threads_transport(self) -> SyncTransport:
+        """Return the connections of threads.
+
+        Raises:
+            RuntimeError: the pool is closed.
+        """
+        self.sync_driver()
+        transport = self._sync_transport
+        if transport is None:
+            raise RuntimeError("the pool is closed")
+        return transport
 
     def close(self) -> None:
         """Fail what waits and close the connections of threads. Idempotent."""
         with self._lock:
             self._closed = True
+            if self.house is not None:
+                self.house.stop()
             transport, self._sync_transport, self._sync = self._sync_transport, None, None
         self.gate.close(self.clock.monotonic())
         if transport is not None:
@@ -141,7 +203,14 @@ class Works:
         self._lock = threading.Lock()
         self._estimating = threading.Lock()
         names = [each.name for each in self.gate.stations]
-        self.gate.reborn([station(self._specs[name], self.file.pool, self._meters, self._rng) for name in names])
+        spec = self.file.pool
+        self.gate.reborn(
+            [station(self._specs[name], spec, self._meters, self._rng, self._groups[name]) for name in names]
+        )
+        if self.house is not None:
+            self.house.reborn()
+            if self._sync is not None or self._aio is not None:
+                self.house.begin()
         if self._sync_transport is not None:
             self._sync = SyncDriver(self.gate, self._sync_transport, self.clock)
         if self._aio_transport is not None:
@@ -151,6 +220,19 @@ class Works:
         if usage is not None:
             with self._estimating:
                 self._estimator.learn(call.model, call.measured or Size(), usage)
+
+    def _housekeeper(self) -> Housekeeper:
+        if self.house is None:
+            from llm_client.compose.housekeeping import Housekeeper  # noqa: PLC0415 - most pools need none
+
+            self.house = Housekeeper(self)
+            if self._sync is not None or self._aio is not None:
+                self.house.begin()
+        return self.house
+
+    def _keep_house(self) -> None:
+        if self.house is not None:
+            self.house.begin()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -18,16 +18,16 @@ def roomy(call: Call, plan: Plan, targets: Mapping[str, Target]) -> tuple[str, .
 
     When all that serve it are too small by our estimate, the servers decide: they count, we guess.
     """
-    tight = {name for name, target in targets.items() if _too_small(target, call)}
-    if not tight:
+    there = list(targets.values())  # a copy: endpoints come and go
+    if not any(_too_small(target, call) for target in there):
         return plan.allowed
-    large = tuple(name for name, target in targets.items() if name not in tight and _serves(target, call, plan))
+    large = tuple(target.name for target in there if _serves(target, call, plan) and not _too_small(target, call))
     return large or plan.allowed
 
 
 def too_small(call: Call, plan: Plan, targets: Mapping[str, Target]) -> str:
     """Say why no endpoint can serve a call for want of room; empty when one may."""
-    rooms = [target.max_context for target in targets.values() if _serves(target, call, plan)]
+    rooms = [target.max_context for target in list(targets.values()) if _serves(target, call, plan)]
     if not rooms or any(room is None or need(call) <= room for room in rooms):
         return ""
     largest = max(room for room in rooms if room is not None)

@@ -53,11 +53,11 @@ def prepare(call: Call, target: Target, attempt: int, token: str | None = None, 
         query=(*target.query, *call.request.query),
         headers=tuple(headers),
         body=_body(call, target, streamed=streamed),
-        url=_url(target.base_url, path),
+        url=address(target.base_url, path),
     )
 
 
-def _url(base_url: str, path: str) -> str:
+def address(base_url: str, path: str) -> str:
     """Join an address; a path that begins with a slash stands beside the API's `/v1`, not below it."""
     base_url = base_url.rstrip("/")
     if path.startswith("/"):

@@ -136,7 +136,7 @@ class Run:
             expires=call.arrived + plan.max_wait,
             cost=call.cost,
             size=call.size,
-            stream=call.stream or (plan.measure_first_token and any(map(self.measured, self.services.targets))),
+            stream=call.stream or (plan.measure_first_token and any(map(self.measured, list(self.services.targets)))),
             impatient=plan.circuit_wait <= 0 or (bool(plan.fallback) and Kind.CIRCUIT_OPEN in plan.fallback_on),
             tenant=call.tenant,
             owner=self.owner,

@@ -26,7 +26,11 @@ def hosts(bench):
 def slow_first(bench, slow=silence, then=None):
     """Answer the first request slowly wherever it goes, the second well."""
     handlers = [slow, then or answer(0.1)]
-    bench.server.default = lambda server, exchange: (handlers.pop(0) if handlers else answer(0.1))(server, exchange)
+
+    def next_one(server, exchange):
+        (handlers.pop(0) if handlers else answer(0.1))(server, exchange)
+
+    bench.server.default = next_one
 
 
 def test_a_slow_first_request_gets_a_second_elsewhere():
@@ -43,7 +47,7 @@ def test_a_slow_first_request_gets_a_second_elsewhere():
 
     assert result.ok
     assert pytest.approx(1.1) == result.elapsed
-    assert [0.0, 1.0] == made.server.times()
+    assert made.server.times() == [0.0, 1.0]
     assert {"a", "b"} == set(hosts(made))
     assert [pytest.approx(1.1)] == gone
     assert made.idle() == IDLE
@@ -58,9 +62,9 @@ def test_the_story_holds_both_requests():
     lost, won = result.reply.meta.attempts
     sent = [dict(request.headers)["x-llm-client-attempt"] for _, request in made.server.requests]
 
-    assert ("cancelled", None) == (lost.kind, won.kind)
-    assert [1, 2] == [lost.number, won.number]
-    assert ["1", "2"] == sent
+    assert (lost.kind, won.kind) == ("cancelled", None)
+    assert [lost.number, won.number] == [1, 2]
+    assert sent == ["1", "2"]
     assert hosts(made) == [lost.endpoint, won.endpoint]
     assert won.endpoint == result.reply.meta.endpoint
 
@@ -74,8 +78,8 @@ def test_the_first_may_win_after_all():
     lost, won = result.reply.meta.attempts
 
     assert pytest.approx(1.5) == result.elapsed
-    assert ("cancelled", None) == (lost.kind, won.kind)
-    assert [2, 1] == [lost.number, won.number]
+    assert (lost.kind, won.kind) == ("cancelled", None)
+    assert [lost.number, won.number] == [2, 1]
     assert hosts(made)[0] == result.reply.meta.endpoint
     assert made.idle() == IDLE
 
@@ -92,9 +96,9 @@ def test_a_stream_is_raced_to_its_first_content(winner):
     lost, won = result.reply.meta.attempts
 
     assert ("one" if winner == 1 else "two") == result.text
-    assert ("cancelled", None) == (lost.kind, won.kind)
+    assert (lost.kind, won.kind) == ("cancelled", None)
     assert winner == won.number
-    assert 2 == len(made.server.requests)
+    assert len(made.server.requests) == 2
     assert made.idle() == IDLE
 
 
@@ -105,8 +109,8 @@ def test_no_second_after_the_first_content():
     result = made.start(stream=True)
     made.run()
 
-    assert "a" == result.text
-    assert 1 == len(made.server.requests)
+    assert result.text == "a"
+    assert len(made.server.requests) == 1
 
 
 def test_never_after_a_refusal():
@@ -117,7 +121,7 @@ def test_never_after_a_refusal():
     made.run()
 
     assert result.ok
-    assert 2 == len(made.server.requests)
+    assert len(made.server.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,7 @@ def test_only_for_those_who_may(options, hedge):
     made.run()
 
     assert result.ok
-    assert 1 == len(made.server.requests)
+    assert len(made.server.requests) == 1
 
 
 def test_only_where_a_place_is_free_at_once():
@@ -144,8 +148,8 @@ def test_only_where_a_place_is_free_at_once():
     made.start()
     made.run()
 
-    assert 2 == len(made.server.requests)
-    assert 2 == len(set(hosts(made)))
+    assert len(made.server.requests) == 2
+    assert len(set(hosts(made))) == 2
 
 
 @pytest.mark.parametrize(("there", "requests"), [(2, 2), (3, 1)])
@@ -171,7 +175,7 @@ def test_an_open_circuit_is_no_place_for_a_hedge():
     made.run()
 
     assert result.ok
-    assert ["a"] == hosts(made)
+    assert hosts(made) == ["a"]
 
 
 def test_the_share_of_hedges_is_bounded():
@@ -209,13 +213,13 @@ def test_p95_needs_fifty_samples_and_is_never_under_half_a_second():
     made.start()
     made.run()
 
-    assert 50 == len(made.server.requests)
+    assert len(made.server.requests) == 50
 
     result = made.start()
     made.run()
     sent = [at - result.began for at in made.server.times()[50:]]
 
-    assert [0.0, 0.5] == sent
+    assert sent == [0.0, 0.5]
 
 
 def test_p95_is_taken_from_what_was_seen():
@@ -242,8 +246,8 @@ def test_when_both_fail_the_call_goes_on_as_after_one():
     kinds = [each.kind for each in result.error.attempts]
 
     assert isinstance(result.error, InternalServerError)
-    assert ["server_error", "server_error"] == kinds[:2]
-    assert 5 == len(kinds)
+    assert kinds[:2] == ["server_error", "server_error"]
+    assert len(kinds) == 5
     assert made.idle() == IDLE
 
 
@@ -256,7 +260,7 @@ def test_a_failed_second_does_not_hurt_the_first():
 
     assert result.ok
     assert pytest.approx(3.0) == result.elapsed
-    assert ["server_error", None] == [each.kind for each in result.reply.meta.attempts]
+    assert [each.kind for each in result.reply.meta.attempts] == ["server_error", None]
 
 
 @pytest.mark.parametrize("at", [0.5, 1.0, 1.05, 1.5, 2.5])
@@ -287,4 +291,4 @@ def test_off_by_default():
     made.start()
     made.run()
 
-    assert 1 == len(made.server.requests)
+    assert len(made.server.requests) == 1
