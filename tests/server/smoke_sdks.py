@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 import openai
+import pytest
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
 from pydantic_ai import Agent
@@ -67,16 +68,11 @@ def openai_sdk() -> None:
         ("cut=0", openai.APIConnectionError),
         ("overload", openai.RateLimitError),
     ):
-        try:
+        with pytest.raises(error):
             client.chat.completions.create(model="m", messages=HELLO, extra_headers={"x-llm-fault": wish})
-        except error:
-            continue
-        raise AssertionError(wish)
-    try:
+    with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model="m", messages=[])
-    except openai.BadRequestError as bad:
-        assert bad.param == "messages"
-        assert bad.code == "invalid_request"
+    assert (caught.value.param, caught.value.code) == ("messages", "invalid_request")
 
 
 async def openai_async() -> None:

@@ -1,34 +1,20 @@
 """The model of continuous batching has the shapes that GPUs have."""
 
-import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llm_client.server.batching import PRESETS, Batch, PrefixCache, Preset, Sequence
+from tests.server.shapes import capacity, first_tokens, p95, pictures, throughput
 
 ENGINES = list(PRESETS.values())
-
-
-def _throughput(preset: Preset, width: int, prompt: int = 200, output: int = 100) -> float:
-    """Tokens a second of `width` sequences decoding together."""
-    batch = Batch(preset)
-    for _ in range(width):
-        batch.admit(Sequence(prompt=prompt, output=output))
-    seconds, tokens, decoding = 0.0, 0, False
-    while (step := batch.plan()) is not None:
-        batch.commit(step)
-        if decoding and len(step.decoding) == width:
-            seconds += step.seconds
-            tokens += width
-        decoding = len(step.decoding) == width  # from here on all prompts are computed
-    return tokens / seconds
 
 
 @pytest.mark.parametrize("preset", ENGINES, ids=lambda preset: preset.name)
 def test_throughput_grows_with_the_batch_and_saturates(preset):
     """At 32 at least twice that at 8; each doubling gives less than the one before."""
-    at = {width: _throughput(preset, width) for width in (4, 8, 16, 32)}
+    at = {width: throughput(preset, width) for width in (4, 8, 16, 32)}
 
     assert at[32] >= 2 * at[8]
     assert at[8] / at[4] > at[16] / at[8] > at[32] / at[16] > 1
@@ -38,67 +24,29 @@ def test_throughput_of_a_large_batch_hardly_grows():
     """From 128 to 256 sequences an H100 gains far less than twofold."""
     preset = PRESETS["h100-8b"]
 
-    assert 1.0 < _throughput(preset, 256, output=50) / _throughput(preset, 128, output=50) < 1.45
-
-
-def _first_tokens(load: float, bound: int | None, seconds: float = 60.0) -> list[tuple[float, float]]:
-    """(arrival, wait for the first token) of an open loop at `load` times the capacity."""
-    preset = PRESETS["l40s-7b"]
-    rng = random.Random(7)
-    rate = load * _capacity(preset)
-    batch, waiting, out = Batch(preset), [], []
-    arrivals: dict[Sequence, float] = {}
-    now, upcoming = 0.0, rng.expovariate(rate)
-    while now < seconds:
-        while upcoming <= now:
-            sequence = Sequence(prompt=300, output=rng.randint(40, 120))
-            if bound is None or len(waiting) < bound:
-                arrivals[sequence] = upcoming
-                waiting.append(sequence)
-            upcoming += rng.expovariate(rate)
-        while waiting and batch.fits(waiting[0].prompt):
-            batch.admit(waiting.pop(0))
-        step = batch.plan()
-        if step is None:
-            now = upcoming
-            continue
-        now += step.seconds
-        batch.commit(step)
-        out.extend((arrivals[each], now - arrivals[each]) for each in step.decoding if each.produced == 1)
-    return out
-
-
-def _capacity(preset: Preset) -> float:
-    """Requests a second with all slots full, prompts included."""
-    batch = Batch(preset)
-    seconds, done = 0.0, 0
-    rng = random.Random(3)
-    while done < 4 * preset.slots:
-        while batch.fits(300):
-            batch.admit(Sequence(prompt=300, output=rng.randint(40, 120)))
-        step = batch.plan()
-        assert step is not None
-        batch.commit(step)
-        seconds += step.seconds
-        done += len(step.finished)
-    return done / seconds
-
-
-def _p95(values: list[float]) -> float:
-    return sorted(values)[int(0.95 * (len(values) - 1))]
+    assert 1.0 < throughput(preset, 256, output=50) / throughput(preset, 128, output=50) < 1.45
 
 
 def test_first_tokens_get_slow_without_a_bound_and_stay_quick_with_one():
     """At 1.5 times the capacity for a minute: an unbounded queue grows the wait at least fivefold."""
-    unbounded = _first_tokens(1.5, None)
-    early = _p95([wait for arrival, wait in unbounded if 2 <= arrival < 6])
-    late = _p95([wait for arrival, wait in unbounded if arrival > 25])
-    bounded = _p95([wait for arrival, wait in _first_tokens(1.5, 40) if arrival > 6])
+    preset = PRESETS["l40s-7b"]
+    unbounded = first_tokens(preset, 1.5, None)
+    early = p95([wait for arrival, wait in unbounded if 2 <= arrival < 6])
+    late = p95([wait for arrival, wait in unbounded if arrival > 25])
+    bounded = p95([wait for arrival, wait in first_tokens(preset, 1.5, 40) if arrival > 6])
     print(f"p95: unbounded {early:.2f} s at first, {late:.2f} s later; bounded {bounded:.2f} s")
 
     assert late >= 5 * early
     # Forty wait at most, each turn takes one over the rate, and computing the prompt a few steps more.
-    assert bounded <= 40 / _capacity(PRESETS["l40s-7b"]) + 0.5
+    assert bounded <= 40 / capacity(preset) + 0.5
+
+
+def test_pictures_of_the_docs_come_from_this_model():
+    """Whoever changes a preset draws them again: `python -m tests.server.shapes docs/explanation`."""
+    folder = Path(__file__).parents[2] / "docs" / "explanation"
+
+    for name, svg in pictures().items():
+        assert (folder / name).read_text() == svg
 
 
 def test_prompt_is_computed_in_chunks():
