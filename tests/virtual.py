@@ -194,7 +194,7 @@ class SlotServer(Server):
 
 
 class Bench:
-    """One pool, one world, one server."""
+    """One pool, one world, one server; several benches may share the world."""
 
     def __init__(
         self,
@@ -205,8 +205,9 @@ class Bench:
         hosts: tuple[str, ...] = ("a",),
         file: Any = None,
         seed: int = 1,
+        world: World | None = None,
     ) -> None:
-        self.world = World()
+        self.world = world or World()
         settings = dict(pool or {})
         if file is None:
             settings.setdefault("endpoints", [{"name": h, "base_url": f"http://{h}/v1"} for h in hosts])
