@@ -7,7 +7,6 @@ import random
 import threading
 
 import pytest
-
 from llm_client import AsyncClient, Client, LLMClientError, Pool
 from tests.integration.shared import idle, message
 
@@ -36,10 +35,10 @@ def test_six_threads_and_four_loops_hold_one_limit(llm_server, cancelling):
     stats = llm_server.stats()
 
     assert not any(worker.is_alive() for worker in workers)
-    assert 6 * 420 + 4 * 640 == len(done)
-    assert 7 == max(peak)
+    assert len(done) == 6 * 420 + 4 * 640
+    assert max(peak) == 7
     if not cancelling:
-        assert 7 == stats["executing_peak"]
+        assert stats["executing_peak"] == 7
         assert all(outcome in {"ok", "server_error"} for outcome in done)
     assert idle(pool)
     pool.close()
