@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from llm_client.core.bucket import BucketSet, Member, Rate
+from llm_client.core.bucket import Bucket, BucketSet, Member, Rate
 from llm_client.profiles.types import EndpointSpec, LimitsSpec, ScopeLimits
 from llm_client.profiles.types import Rate as Written
 
@@ -25,6 +25,7 @@ class Meters:
 
     def __init__(self, limits: LimitsSpec, now: float) -> None:
         self._now = now
+        self._buckets: list[Bucket] = []
         self._total = self._members("total", limits.total)
         self._accounts = {name: self._members(f"account {name}", scope) for name, scope in limits.accounts.items()}
         self._models = {name: self._members(f"model {name}", scope) for name, scope in limits.models.items()}
@@ -51,9 +52,14 @@ class Meters:
 
         return meter
 
+    def abandon(self) -> None:
+        """Forget, in a forked child, what calls of the parent have reserved."""
+        for bucket in self._buckets:
+            bucket.abandon()
+
     def _members(self, scope: str, limits: ScopeLimits) -> tuple[Member, ...]:
         rates: tuple[tuple[Dimension, Written | None], ...] = (("requests", limits.requests), ("tokens", limits.tokens))
-        return tuple(
+        members = tuple(
             Member(
                 scope=scope,
                 dimension=dimension,
@@ -68,3 +74,5 @@ class Meters:
             for dimension, written in rates
             if written is not None
         )
+        self._buckets += [member.bucket for member in members]
+        return members

@@ -202,6 +202,7 @@ class Works:
         """Start anew in a forked child: what is under way belongs to the parent."""
         self._lock = threading.Lock()
         self._estimating = threading.Lock()
+        self._meters.abandon()
         names = [each.name for each in self.gate.stations]
         spec = self.file.pool
         self.gate.reborn(

@@ -146,7 +146,8 @@ class Admission:
             if not lane.count:
                 continue
             service = min(self._stations[name].forecast.seconds(0.0) for name in lane.stations)
-            while (ticket := lane.hopeless(now, service)) is not None:
+            flying = sum(self._stations[name].outstanding for name in lane.stations)
+            while (ticket := lane.hopeless(now, service, flying)) is not None:
                 self._room.give_up(ticket, Kind.DEADLINE_UNREACHABLE)
             self._late = self._late or lane.late(now)
         return self._shed_at if self._late else inf
@@ -255,6 +256,7 @@ class Admission:
             station,
             station.limit.sent(now, stream=ticket.stream, prompt=ticket.cost.prompt),
             lease,
+            meter,
             None if meter is None else meter.take(ticket.cost, now),
             now=now,
             prompt=ticket.cost.prompt,

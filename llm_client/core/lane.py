@@ -12,10 +12,15 @@ from llm_client.core.rate import Rate
 from llm_client.core.ticket import Ticket
 from llm_client.model import Priority
 
-# Seconds over which a line's comings and goings are averaged to foresee a wait.
-MEMORY = 2.0
+# Seconds over which a line's arrivals are averaged to foresee a wait, and over which its grants are. What an
+# endpoint serves changes slowly, and pauses for as long as the calls on it are; what arrives changes at once.
+ARRIVING = 10.0
+GOING = 30.0
 # A call is not given up before it has spent this share of its time: rates change.
 PATIENCE = 0.25
+# A head that has spent this share of its time in line is late, however short its deadline: what is left must
+# suffice for the answer.
+LATE = 0.2
 
 Rank = tuple[int, float, int]  # effective class, the tenant's virtual time, place in line; the smaller goes first
 
@@ -42,8 +47,8 @@ class Line:
         self._back: list[tuple[int, int, Entry]] = []
         self._count = 0
         self._hollow = 0
-        self.arrivals = Rate(MEMORY)
-        self.grants = Rate(MEMORY)
+        self.arrivals = Rate(ARRIVING)
+        self.grants = Rate(GOING)
         self._turn = 0  # tells entries of one ticket apart: it may leave and come back
 
     def __len__(self) -> int:
@@ -131,8 +136,9 @@ class Lane:
 
     Between classes the order is strict, but a head that has waited counts one class higher per
     `ageing` seconds, never above HIGH. Inside a class the oldest goes first, until the head of the
-    urgent line is older than `lifo_after`: then that line serves its newest, who can still be in time
-    (adaptive LIFO; Maurer, "Fail at Scale", ACM Queue 2015). Tenants of one class take turns by tokens.
+    urgent line is older than `lifo_after`, or than a fifth of its own time: then that line serves its newest,
+    who can still be in time (adaptive LIFO; Maurer, "Fail at Scale", ACM Queue 2015). Tenants of one class
+    take turns by tokens.
     """
 
     __slots__ = ("_fair", "_lines", "ageing", "count", "impatient", "key", "lifo_after", "stations")
@@ -180,20 +186,35 @@ class Lane:
         self._lines[_slot(ticket)].grants.add(now)
         self._fair.charge(ticket.tenant, ticket.cost.total)
 
-    def hopeless(self, now: float, service: float) -> Ticket | None:
+    def hopeless(self, now: float, service: float, flying: int) -> Ticket | None:
         """Return a ticket that will not be answered in time as things go; None when all may be.
 
         Only an urgent line that serves its newest first gives anybody up: its oldest is the last in turn, and
         gets there when those before it are gone, if more go than come. It is given up when that, and the
-        answer after it, would be too late, and not before it has spent a quarter of its time.
+        answer after it, would be too late, and not before it has spent a quarter of its time. Whatever went
+        to its own class or a lower one could have gone to this line.
+
+        Args:
+            now: monotonic seconds.
+            service: seconds that an answer takes at best.
+            flying: calls under way at the lane's endpoints. While no more than these wait, all of them go when
+                these are answered, however few were answered lately.
         """
-        for (_, urgent, _), line in self._lines.items():
+        supply = [0.0] * len(Priority)  # tickets per second that went to this class or a lower one
+        standing = [0] * len(Priority)  # tickets of this class or a higher one
+        for (priority, _, _), line in self._lines.items():
+            for each in Priority:
+                if each <= priority:
+                    supply[each] += line.grants.per_second(now)
+                if each >= priority:
+                    standing[each] += len(line)
+        for (priority, urgent, _), line in self._lines.items():
             oldest = line.arrival() if urgent else None
-            if oldest is None or oldest.returned or now - oldest.arrived <= self.lifo_after:
+            if oldest is None or oldest.returned or standing[priority] <= flying or not self._is_late(oldest, now):
                 continue
             if now - oldest.arrived < PATIENCE * (oldest.deadline - oldest.arrived):
                 continue
-            clearing = line.grants.per_second(now) - line.arrivals.per_second(now)
+            clearing = supply[priority] - line.arrivals.per_second(now)
             wait = len(line) / clearing if clearing > 0.0 else inf
             if now + wait + service > oldest.deadline:
                 return oldest
@@ -202,7 +223,7 @@ class Lane:
     def late(self, now: float) -> bool:
         """Tell whether an urgent line serves its newest first."""
         return any(
-            urgent and (head := line.arrival()) is not None and now - head.arrived > self.lifo_after
+            urgent and (head := line.arrival()) is not None and self._is_late(head, now)
             for (_, urgent, _), line in self._lines.items()
         )
 
@@ -239,6 +260,10 @@ class Lane:
             counts[priority] = counts.get(priority, 0) + len(line)
         return counts
 
+    def _is_late(self, head: Ticket, now: float) -> bool:
+        """Tell whether the head of an urgent line has waited too long to be served first."""
+        return now - head.arrived > min(self.lifo_after, LATE * (head.deadline - head.arrived))
+
     def _effective(self, priority: Priority, waited: float) -> int:
         if priority <= Priority.HIGH or self.ageing == inf:
             return int(priority)
@@ -248,7 +273,7 @@ class Lane:
         if not urgent or head.returned:
             return head
         arrival = line.arrival()
-        if arrival is not None and not arrival.returned and now - arrival.arrived > self.lifo_after:
+        if arrival is not None and not arrival.returned and self._is_late(arrival, now):
             return line.newest() or head
         return head
 

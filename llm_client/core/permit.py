@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llm_client.core.breaker import Pass
-from llm_client.core.bucket import Reservation
+from llm_client.core.bucket import BucketSet, Reservation
 from llm_client.core.concurrency import Slot
+from llm_client.core.retry_after import RateWindow
 from llm_client.core.station import Station
 from llm_client.model import Outcome, Usage
 
@@ -21,7 +22,20 @@ class Permit:
     `settle` or `drop` all are without effect.
     """
 
-    __slots__ = ("accepted", "gate", "lease", "open", "owner", "prompt", "reservation", "sent_at", "slot", "station")
+    __slots__ = (
+        "accepted",
+        "gate",
+        "lease",
+        "meter",
+        "open",
+        "owner",
+        "prompt",
+        "reservation",
+        "sent_at",
+        "slot",
+        "station",
+        "windows",
+    )
 
     def __init__(
         self,
@@ -29,6 +43,7 @@ class Permit:
         station: Station,
         slot: Slot,
         lease: Pass,
+        meter: BucketSet | None,
         reservation: Reservation | None,
         *,
         now: float,
@@ -39,12 +54,14 @@ class Permit:
         self.station = station
         self.slot = slot
         self.lease = lease
+        self.meter = meter
         self.reservation = reservation
         self.sent_at = now
         self.prompt = prompt
         self.owner = owner
         self.open = True
         self.accepted = False
+        self.windows: tuple[RateWindow, ...] = ()  # what the answer's headers said is left; set before `settle`
 
     @property
     def endpoint(self) -> str:

@@ -111,12 +111,33 @@ def _cool(permit: Permit, outcome: Outcome, now: float, notices: Notices) -> Non
 
 
 def _meter(permit: Permit, outcome: Outcome, now: float, usage: Usage | None) -> None:
+    """Correct what was reserved by what was used, then take in what the server says is left.
+
+    The order matters: the answered call is in the server's books already.
+    """
     reservation = permit.reservation
     if reservation is None:
         return
+    used = _total(usage)
     if outcome.refusal or not outcome.sent:
         reservation.refund(now)
-    elif usage is not None and usage.total_tokens is not None:
-        reservation.settle(usage.total_tokens, now)
+    elif used is not None:
+        reservation.settle(used, now)
     else:
         reservation.keep(now)
+    members = () if permit.meter is None else permit.meter.members
+    for window in permit.windows:
+        if window.remaining is None:
+            continue
+        for member in members:
+            # What one server says is no word on the pool's total or on a model that others serve too.
+            if member.dimension == window.dimension and member.scope.startswith(("endpoint ", "account ")):
+                member.bucket.observe(window.remaining, window.reset, now, limit=window.limit)
+
+
+def _total(usage: Usage | None) -> int | None:
+    if usage is None or usage.total_tokens is not None:
+        return None if usage is None else usage.total_tokens
+    if usage.prompt_tokens is None and usage.completion_tokens is None:
+        return None
+    return (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)

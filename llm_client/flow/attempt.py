@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from llm_client.core.permit import Permit
+from llm_client.core.retry_after import rate_headers
 from llm_client.errors import LLMClientError
 from llm_client.events import AttemptStarted
 from llm_client.flow.bearer import clean_token, has_own_key
@@ -74,6 +75,8 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
             _tell(run, permit, started)
             try:
                 exchange = yield from _send(run, started, reading)
+                if permit.reservation is not None:
+                    permit.windows = rate_headers(exchange.headers, wall=run.services.clock.wall())
                 outcome = yield from _read(run, permit, exchange, started, reading)
             except Fault as fault:
                 outcome = _judge(run, fault, exchange, reading)

@@ -37,7 +37,14 @@ class Job:
 
 @dataclass(slots=True)
 class Books:
-    """What a server counted."""
+    """What a server counted.
+
+    Attributes:
+        abandoned: requests that their client gave up.
+        tokens, wasted: generated for answers, and for requests that were then given up.
+        arrivals: when requests came, seconds.
+        firsts: seconds from a request's arrival to its first token, in the order of the first tokens.
+    """
 
     arrived: int = 0
     answered: int = 0
@@ -45,6 +52,8 @@ class Books:
     abandoned: int = 0
     tokens: float = 0.0
     wasted: float = 0.0
+    arrivals: list[float] = field(default_factory=list)
+    firsts: list[float] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -88,7 +97,7 @@ class SlotsServer:
         """Start, queue or refuse."""
         if job.exchange.gone:
             return
-        self.books.arrived += 1
+        self.count()
         if self.down:
             self._refuse(job, self.down, self.down_after, b'{"error":{"message":"maintenance","type":"server_error"}}')
         elif self.running < self.slots:
@@ -97,6 +106,19 @@ class SlotsServer:
             self.line.append(job)
         else:
             self.refuse(job)
+
+    def count(self) -> None:
+        """Count a request that came."""
+        self.books.arrived += 1
+        self.books.arrivals.append(self.world.now)
+
+    def change(self, name: str, value: Any) -> None:
+        """Change a setting while the server works; places that come free are given to the line."""
+        if not hasattr(self, name):
+            raise AttributeError(f"{type(self).__name__} has no setting {name!r}")
+        setattr(self, name, value)
+        while self.line and self.running < self.slots:
+            self.start(self.line.popleft())
 
     def refuse(self, job: Job) -> None:
         """Say that there is no room."""
@@ -110,6 +132,7 @@ class SlotsServer:
         job.state, job.started = "running", now
         work = self.work(job)
         job.ends = now + work
+        self.books.firsts.append(now - job.arrived)
         if job.stream:
             self.world.at(now + min(0.2 * work, 0.05), self._first, job)
         self.world.at(job.ends, self.finish, job)
@@ -176,6 +199,7 @@ class BatchServer(SlotsServer):
         step: seconds per token with an empty batch.
         per_job: seconds that each running job adds to a step.
         prefill: prompt tokens per second.
+        hung: accepts requests and makes no token while set.
     """
 
     slots: int = 32
@@ -183,6 +207,7 @@ class BatchServer(SlotsServer):
     step: float = 0.020
     per_job: float = 0.0005
     prefill: float = 8000.0
+    hung: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,6 +228,12 @@ class BatchServer(SlotsServer):
         self.world.at(self.world.now + job.prompt / self.prefill, self._decode, job)
         self._arm()
 
+    def change(self, name: str, value: Any) -> None:
+        """Change a setting; what ran until now ran under the old one."""
+        self._advance()
+        super().change(name, value)
+        self._arm()
+
     def free(self) -> None:
         """Give the slot to the next; the batch is smaller, so steps are shorter."""
         self._advance()
@@ -215,14 +246,18 @@ class BatchServer(SlotsServer):
         return 0.0 if job.ends == inf else max(0.0, 1.0 - (job.ends - self._clock) / job.output)
 
     def _advance(self) -> None:
-        if self.running:
+        if self.running and not self.hung:
             self._clock += (self.world.now - self._at) / (self.step + self.per_job * self.running)
         self._at = self.world.now
 
     def _decode(self, job: Job) -> None:
         if job.state != "running":
             return
+        if self.hung:  # the token comes when the server goes on
+            self.world.at(self.world.now + 0.1, self._decode, job)
+            return
         self._advance()
+        self.books.firsts.append(self.world.now - job.arrived)
         if job.stream:
             self._soon(_begin, job)
         job.ends = self._clock + job.output
@@ -235,7 +270,7 @@ class BatchServer(SlotsServer):
         self._turn += 1
         while self._decoding and self._decoding[0][2].state != "running":
             heapq.heappop(self._decoding)
-        if self._decoding:
+        if self._decoding and not self.hung:
             left = max(0.0, self._decoding[0][0] - self._clock)
             self.world.at(self.world.now + left * (self.step + self.per_job * self.running), self._tick, self._turn)
 
@@ -269,7 +304,7 @@ class BucketServer(SlotsServer):
         self._level = min(self.burst, self._level + (now - self._seen) * self.rate)
         self._seen = now
         if self._level < 1.0 and not job.exchange.gone:
-            self.books.arrived += 1
+            self.count()
             wait = None if self.retry_after is None else ceil((1.0 - self._level) / self.rate)
             self._refuse(job, 429, wait, b'{"error":{"message":"Rate limit reached","code":"rate_limit_exceeded"}}')
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from llm_client.compose.calls import make_call
 from llm_client.compose.pool import Pool
 from llm_client.drivers.virtual import VirtualDriver, World
+from llm_client.errors import ConfigError
 from llm_client.flow.effects import Flow
 from llm_client.flow.reading import read_on
 from llm_client.flow.run import Reply, Run
@@ -38,6 +40,8 @@ class Kind:
         share: of all calls; shares need not add up to one.
         deadline: seconds; None takes the profile's.
         prompt, output: mean tokens; `sigma` spreads them log-normally.
+        begin, end: seconds between which such calls arrive.
+        max_tokens: the bound that the caller sends, if any.
     """
 
     priority: str = "normal"
@@ -48,6 +52,9 @@ class Kind:
     output: float = 200.0
     sigma: float = 0.7
     profile: str = "default"
+    begin: float = 0.0
+    end: float = inf
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +63,17 @@ class Scenario:
 
     Attributes:
         server: `slots`, `batch` or `bucket`, with its settings beside.
-        rate: calls per second, Poisson; 0 for a burst.
+        rate: calls per second of the kinds that arrive at the start, Poisson; 0 for a burst. Kinds that come later
+            add to it, and kinds that end take from it, by their shares.
         load: instead of `rate`, as a multiple of a batch server's capacity.
         burst: calls at once at the start.
         seconds: how long calls arrive.
         kinds: of calls.
         clients: independent pools that share the load.
         changes: (second, setting of the server, value), such as (300.0, "slots", 16).
+
+    Raises:
+        ConfigError: no such server, nothing arrives at the start, or a number that makes no sense.
     """
 
     server: str = "slots"
@@ -74,6 +85,39 @@ class Scenario:
     kinds: Sequence[Kind] = (Kind(),)
     clients: int = 1
     changes: Sequence[tuple[float, str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played."""
+        if self.server not in SERVERS:
+            raise ConfigError(f"server: expected {', '.join(SERVERS)}, got {self.server!r}")
+        for name in ("rate", "load", "burst", "seconds"):
+            if not 0 <= getattr(self, name) < inf:
+                raise ConfigError(f"{name}: expected a finite number of at least 0, got {getattr(self, name)!r}")
+        if self.clients < 1:
+            raise ConfigError(f"clients: expected at least 1, got {self.clients!r}")
+        if not self.rate and not self.load and not self.burst:
+            raise ConfigError("nothing arrives: give rate, load or burst")
+        if self.load and self.server != "batch":
+            raise ConfigError("load: only a batch server knows its capacity; give a rate")
+        if not sum(kind.share for kind in self.kinds if kind.begin <= 0.0 < kind.end) > 0.0:
+            raise ConfigError("kinds: at least one with a share must arrive from the start, for the rate is theirs")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a second of the play looked like.
+
+    Attributes:
+        at: seconds since the start.
+        limit: calls that may be in flight, over all clients.
+        inflight: calls that are.
+        waiting: calls in the clients' queues.
+    """
+
+    at: float
+    limit: float
+    inflight: int
+    waiting: int
 
 
 @dataclass(slots=True)
@@ -140,7 +184,7 @@ class _Play:
         ]
         self.drivers = [VirtualDriver(each.gate, self.server, self.world) for each in self.pools]
         self.outcomes: list[Outcome] = []
-        self.limits: list[tuple[float, float]] = []
+        self.moments: list[Moment] = []
         self._open = 0
         self._arriving = 0
 
@@ -148,34 +192,46 @@ class _Play:
         scenario, world = self.scenario, self.world
         for number in range(scenario.burst):
             self._arriving += 1
-            world.at(0.0, self._start, self._kind(), number)
+            world.at(0.0, self._start, self._kind(0.0), number)
         rate = scenario.rate or self._rate()
-        at, number = 0.0, 0
-        while rate > 0.0:
-            at += self.rng.expovariate(rate)
-            if at >= scenario.seconds:
-                break
-            self._arriving += 1
-            world.at(at, self._start, self._kind(), number)
-            number += 1
+        if rate:
+            self._arrivals(rate / self._shares(0.0))
         for when, name, value in scenario.changes:
-            world.at(when, setattr, self.server, name, value)
+            world.at(when, self.server.change, name, value)
         self._tick(watch)
         world.run(done=lambda: not self._arriving and not self._open)
-        return Report(scenario, self.outcomes, self.server, self.limits, world.now)
+        return Report(scenario, self.outcomes, self.server, self.moments, world.now)
+
+    def _arrivals(self, per_share: float) -> None:
+        """Draw a Poisson process whose rate changes as kinds come and go."""
+        kinds, seconds = self.scenario.kinds, self.scenario.seconds
+        edges = sorted({0.0, seconds, *(edge for kind in kinds for edge in (kind.begin, kind.end) if edge < seconds)})
+        number = 0
+        for begin, end in pairwise(edges):
+            rate = per_share * self._shares(begin)
+            at = begin
+            while rate > 0.0 and (at := at + self.rng.expovariate(rate)) < end:
+                self._arriving += 1
+                self.world.at(at, self._start, self._kind(at), number)
+                number += 1
 
     def _rate(self) -> float:
         if not self.scenario.load:
             return 0.0
-        if not isinstance(self.server, BatchServer):
-            raise TypeError("load: only a batch server knows its capacity; give a rate")
-        total = sum(kind.share for kind in self.scenario.kinds)
-        prompt = sum(kind.share * kind.prompt for kind in self.scenario.kinds) / total
-        output = sum(kind.share * kind.output for kind in self.scenario.kinds) / total
+        assert isinstance(self.server, BatchServer)  # noqa: S101 - the scenario has seen to it
+        kinds, total = self._kinds(0.0), self._shares(0.0)
+        prompt = sum(kind.share * kind.prompt for kind in kinds) / total
+        output = sum(kind.share * kind.output for kind in kinds) / total
         return self.scenario.load * self.server.capacity(prompt, output)
 
-    def _kind(self) -> Kind:
-        kinds = self.scenario.kinds
+    def _kinds(self, at: float) -> list[Kind]:
+        return [kind for kind in self.scenario.kinds if kind.begin <= at < kind.end]
+
+    def _shares(self, at: float) -> float:
+        return sum(kind.share for kind in self._kinds(at))
+
+    def _kind(self, at: float) -> Kind:
+        kinds = self._kinds(at)
         return self.rng.choices(kinds, [kind.share for kind in kinds])[0]
 
     def _tokens(self, mean: float, sigma: float) -> int:
@@ -205,6 +261,7 @@ class _Play:
             stream=kind.stream,
             data=body,
             size=Size(text=outcome.prompt * 4),
+            max_tokens=kind.max_tokens,
             priority=Priority.parse(kind.priority),
             deadline=UNSET if kind.deadline is None else kind.deadline,
         )
@@ -225,8 +282,15 @@ class _Play:
         driver.start(_whole(run), done)
 
     def _tick(self, watch: Callable[[float, list[Pool]], None] | None) -> None:
-        limit = sum(pool.endpoints[0].limit.limit for pool in self.pools)
-        self.limits.append((self.world.now, limit))
+        limits = [pool.endpoints[0].limit for pool in self.pools]
+        self.moments.append(
+            Moment(
+                self.world.now,
+                sum(each.limit for each in limits),
+                sum(each.inflight for each in limits),
+                sum(pool.gate.waiting for pool in self.pools),
+            )
+        )
         if watch is not None:
             watch(self.world.now, self.pools)
         if self._arriving or self._open:
@@ -263,7 +327,7 @@ class Report:
     scenario: Scenario
     outcomes: list[Outcome]
     server: SlotsServer
-    limits: list[tuple[float, float]]
+    moments: list[Moment]
     seconds: float
 
     @property
@@ -322,8 +386,8 @@ class Report:
         books = self.server.books
         lines = [
             f"calls {len(self.outcomes)}, answered {self.answered}, refused by the server {books.refused}",
-            f"goodput {self.goodput():.3f}/s, requests per answer {self.sends_per_answer:.3f}, "
-            f"wasted tokens {self.wasted:.1%}, makespan {self.makespan:.2f} s",
+            f"goodput {self.goodput():.3f}/s, makespan {self.makespan:.2f} s",
+            f"requests per answer {self.sends_per_answer:.3f}, wasted tokens {self.wasted:.1%}",
             f"{'class':<10}{'calls':>7}{'on time':>9}{'shed':>7}{'wait p50':>10}{'p95':>9}",
         ]
         lines += [

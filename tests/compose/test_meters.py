@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from llm_client.compose.meters import Meters
 from llm_client.model import Cost
 from llm_client.profiles.types import EndpointSpec, LimitsSpec, Rate, ScopeLimits

@@ -11,7 +11,6 @@ import threading
 import time
 
 import pytest
-
 from llm_client import AsyncClient, Client, LLMClientError, Pool
 from tests.integration.shared import idle, message, until
 
@@ -39,8 +38,8 @@ async def test_cancelling_a_request_in_flight(llm_server):
         await asyncio.sleep(0.3)
 
         assert left < 0.5
-        assert 1 == llm_server.stats()["arrived"]
-        assert 1 == llm_server.stats()["abandoned"]
+        assert llm_server.stats()["arrived"] == 1
+        assert llm_server.stats()["abandoned"] == 1
         assert idle(client.pool)
 
 
@@ -54,7 +53,7 @@ async def test_cancelling_a_wait_for_retry_after(llm_server):
         left = await _cancelled_once(client, lambda: client.pool.gate.waiting == 1)
 
         assert left < 0.5
-        assert 1 == llm_server.stats()["arrived"]
+        assert llm_server.stats()["arrived"] == 1
         assert idle(client.pool)
 
 
@@ -66,8 +65,8 @@ async def test_cancelling_a_queued_call(llm_server):
         left = await _cancelled_once(client, lambda: client.pool.gate.waiting == 1 and llm_server.stats()["arrived"] == 1)
 
         assert left < 0.5
-        assert 1 == llm_server.stats()["arrived"]
-        assert 0 == client.pool.gate.waiting
+        assert llm_server.stats()["arrived"] == 1
+        assert client.pool.gate.waiting == 0
 
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
@@ -100,7 +99,7 @@ def test_a_real_interrupt_gets_through(llm_server, where):
     """FC-RT-06: SIGINT while a thread waits for the answer, or for its turn: KeyboardInterrupt, slot and place given back."""
     child = subprocess.Popen([sys.executable, "-c", SCRIPT, llm_server.base_url, where], stdout=subprocess.PIPE, text=True)
     try:
-        assert "ready" == child.stdout.readline().strip()
+        assert child.stdout.readline().strip() == "ready"
         assert until(lambda: llm_server.stats()["arrived"] == 1, 5)
         time.sleep(0.3)
         began = time.monotonic()
@@ -111,7 +110,7 @@ def test_a_real_interrupt_gets_through(llm_server, where):
         child.kill()
         child.communicate()
 
-    assert "interrupted 0 0" == said
+    assert said == "interrupted 0 0"
     assert took < 2.0
 
 
@@ -170,7 +169,7 @@ def test_threads_interrupted_while_they_wait(llm_server):
 
     assert not any(each.is_alive() for each in threads)
     assert 32 * calls == len(done)
-    assert 16 >= llm_server.stats()["executing_peak"]
+    assert llm_server.stats()["executing_peak"] <= 16
     assert idle(pool)
     pool.close()
 

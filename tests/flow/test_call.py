@@ -15,7 +15,7 @@ from llm_client import (
     RateLimitError,
     StreamInterruptedError,
 )
-from tests.virtual import DONE, IDLE, Bench, FaultKind, answer, delta, error_body, event, fault, silence, sse, status
+from tests.virtual import DONE, IDLE, Bench, FaultKind, answer, completion, delta, error_body, event, fault, silence, sse, status
 
 BUSY = error_body("The engine is currently busy", 503, "Service Unavailable")
 
@@ -388,7 +388,7 @@ def test_a_call_that_may_not_wait_is_served_when_a_slot_is_free():
 
     assert first.ok
     assert isinstance(second.error, QueueTimeoutError)
-    assert 0.0 == second.elapsed
+    assert second.elapsed == 0.0
 
 
 def test_urgent_calls_are_next():
@@ -449,3 +449,65 @@ def test_a_closed_pool_fails_what_waits():
 
     assert isinstance(second.error, RuntimeError)
     assert bench.idle() == IDLE
+
+
+def test_server_headers_hold_the_next_calls_back():
+    """FC-BK-14: the server has two left until its reset in 6 s; at most two more are sent before it."""
+    bench = Bench(
+        pool={
+            "endpoints": [
+                {"name": "a", "base_url": "http://a/v1", "limits": {"requests": {"rate": "600/min"}}},
+            ]
+        }
+    )
+    left = {
+        "x_ratelimit_limit_requests": "600",
+        "x_ratelimit_remaining_requests": "2",
+        "x_ratelimit_reset_requests": "6s",
+    }
+    bench.server.script(status(200, completion(), **left))
+    bench.start("first")
+    bench.run()
+    told = bench.world.now
+    for number in range(10):
+        bench.start(f"c{number}")
+    bench.run()
+    early = [at for at in bench.server.times()[1:] if at < told + 5.9]
+
+    assert all(each.ok for each in bench.results)
+    assert len(early) <= 2
+
+
+def test_a_call_larger_than_its_bucket_goes_into_debt():
+    """FC-BK-01: a full bucket of 100 lets 200 go; the next call waits for the debt to be worked off."""
+    tokens = {"rate": "100/min"}
+    bench = Bench(pool={"endpoints": [{"name": "a", "base_url": "http://a/v1", "limits": {"tokens": tokens}}]})
+    bench.server.script(status(200, completion(tokens=197)))
+    large = bench.start("x" * 400, body={"max_tokens": 95})
+    small = bench.at(0.01, "y", body={"max_tokens": 10}, deadline=300.0)
+    bench.run()
+
+    assert large.ok
+    assert small.ok
+    assert small.elapsed > 60.0
+
+
+def test_tokens_are_settled_by_usage():
+    """FC-BK-06: what was reserved in full is corrected by what the server counted."""
+    bench = Bench(
+        pool={
+            "endpoints": [
+                {
+                    "name": "a",
+                    "base_url": "http://a/v1",
+                    "limits": {"tokens": {"rate": "10000/min"}, "pessimistic": True},
+                }
+            ]
+        }
+    )
+    bench.server.script(answer(0.1, "t"))
+    bench.start("x" * 200, body={"max_tokens": 1000})
+    bench.run()
+    bucket = bench.station.meter("m").members[0].bucket
+
+    assert bucket.level(bench.world.now) >= 10_000 - 8 - 1

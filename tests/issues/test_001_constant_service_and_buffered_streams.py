@@ -9,7 +9,6 @@ passed for queueing as well, thirteen times too slow. Found by playing both agai
 from __future__ import annotations
 
 import pytest
-
 from llm_client.testing.simulation import Kind, Scenario, simulate
 from tests.virtual import Bench, SlotServer, answer
 

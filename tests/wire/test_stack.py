@@ -5,9 +5,7 @@ The JSON is read, so a new case is one more row.
 
 from __future__ import annotations
 
-
 import pytest
-
 from llm_client.flow.faults import FaultKind
 from llm_client.model import Headers
 from llm_client.wire import route_of
@@ -97,4 +95,4 @@ def test_case(raw):
         else:
             assert outcome.kind == result.error.kind or outcome.kind == "deadline"
             assert result.error.retry_after == (None if outcome.hint is None else outcome.hint.seconds)
-        assert 0 == sum(bench.idle().values())
+        assert sum(bench.idle().values()) == 0
