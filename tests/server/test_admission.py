@@ -215,6 +215,28 @@ def test_client_that_leaves_frees_its_place_at_once(inside, simulate, stream, pl
     assert not gone.complete
 
 
+def test_slot_of_one_that_left_goes_to_the_next(inside, simulate):
+    """At the moment the client leaves, not when its work would have ended."""
+
+    async def scenario():
+        server = inside(seconds=10.0)
+        gone, next_one = await asyncio.gather(
+            server.call(body={"prompt": "a"}, leave_after=0.2), server.call(body={"prompt": "b"})
+        )
+        return gone.complete, next_one.took
+
+    assert simulate(scenario()) == (False, pytest.approx(10.2))
+
+
+def test_hint_is_at_least_a_second(inside, simulate):
+    """Zero would invite the next refusal."""
+
+    async def scenario():
+        return await inside(seconds=0.0).chat(headers={"x-llm-fault": "overload"})
+
+    assert simulate(scenario()).headers["retry-after"] == "1"
+
+
 def test_slot_is_free_before_the_answer_is_sent(inside, simulate):
     """Who reads an answer and asks again at once finds the slot free, even without a queue."""
 

@@ -120,6 +120,22 @@ def test_full_cache_preempts_the_least_urgent_newest():
     assert [each.produced for each in order] == [20, 20, 20]
 
 
+def test_preempted_work_is_computed_again():
+    """Prompt and answer so far are gone from the cache; coming back costs their prefill."""
+    batch = Batch(_small(prefill=100.0))
+    first, second = Sequence(prompt=40, output=20), Sequence(prompt=40, output=20)
+    batch.admit(first)
+    batch.admit(second)
+    seconds = []
+    while (step := batch.plan()) is not None:
+        batch.commit(step)
+        seconds.append(step.seconds)
+
+    assert batch.preemptions == 1
+    # 80 tokens at first, and later the second one's 40 with what it had produced: 0.4 s and more in one step.
+    assert max(seconds[1:]) > 0.4
+
+
 def test_nobody_new_is_admitted_while_a_preempted_one_waits():
     """The preempted were promised a place first."""
     batch = Batch(_small())

@@ -65,11 +65,29 @@ def test_silent_connection_is_closed(serve):
 def test_idle_connection_between_requests_is_kept(serve):
     """The clock for heads does not run between two requests."""
     server = serve(read_timeout=0.1, seconds=0.0)
-    with httpx.Client(base_url=server.url) as client:
-        client.post("/infer", json={"prompt": "x"})
-        time.sleep(0.3)
-        client.post("/infer", json={"prompt": "x"})
-        assert len(server.server_state.connections) == 1
+    with _connect(server) as connection:
+        for _ in range(2):
+            connection.sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            time.sleep(0.3)
+
+
+def test_second_head_may_not_trickle_in_either(serve):
+    """The clock runs again as soon as the next request begins."""
+    server = serve(read_timeout=0.1, seconds=0.0)
+    with _connect(server) as connection:
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /health/live HT")
+        assert _answer(_read_all(connection)) == (408, "request_timeout")
+
+
+def test_long_answer_is_no_slow_head(serve):
+    """The clock stops when the head is complete, however long the answer takes."""
+    server = serve(read_timeout=0.1, seconds=0.4)
+    answer = httpx.post(f"{server.url}/infer", json={"prompt": "x"}, verify=False, timeout=30)
+
+    assert answer.status_code == 200
 
 
 def test_oversized_head_is_a_431(serve):

@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-
 from llm_client.server.app import create_app
 from llm_client.server.batching import PRESETS
 from llm_client.server.dialects import DIALECTS

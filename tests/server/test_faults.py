@@ -215,6 +215,17 @@ def test_truncated_stream_ends_cleanly_without_an_end(inside, simulate):
     assert ledger.reasons == {"fault_truncate": 1}
 
 
+def test_broken_stream_frees_its_slot_at_once(inside, simulate):
+    """The engine does not go on for an answer that ended early."""
+
+    async def scenario():
+        server = inside(seconds=10.0)
+        await server.chat(stream=True, max_tokens=10, headers={HEADER: "truncate=1"})
+        return server.door.engine.load().running, len(server.door.live)
+
+    assert simulate(scenario()) == (0, 0)
+
+
 def test_fault_beyond_the_end_strikes_before_the_end_marker(inside, simulate):
     """Truncating after a hundred tokens of five still loses the end."""
     got, _ = _stream(inside, simulate, "truncate=100")
