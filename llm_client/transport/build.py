@@ -1,13 +1,14 @@
 """Builds whole HTTP clients, and puts our network streams beneath them.
 
 A transport passed to a client switches off its limits, certificates and proxies without a word, so the library builds
-everything itself, and only the lowest layer is exchanged: the network backend of each connection pool.
+everything itself, and only the lowest layer is exchanged: the network backend of each connection pool. Requests are
+then handed to the transport that the client would choose, proxies included, past what the client itself adds: cookies,
+which would tie calls to one replica, log lines with whole URLs, and redirects.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from http.cookiejar import CookieJar
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -18,16 +19,6 @@ from llm_client.transport.shards import SIZE, SIZE_MULTIPLEXED, Shards
 from llm_client.transport.trust import Trust
 
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-
-
-class _NoCookies(CookieJar):
-    """Keeps nothing: an API is spoken to with a key, and a cookie would tie calls to one replica."""
-
-    def extract_cookies(self, response: Any, request: Any) -> None:
-        """Leave the answer's cookies where they are."""
-
-    def add_cookie_header(self, request: Any) -> None:
-        """Add none."""
 
 
 def check(spec: HttpSpec, family: Family) -> None:
@@ -78,7 +69,6 @@ def build(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, asynchr
             keepalive_expiry=spec.keepalive,
         ),
         "follow_redirects": False,
-        "cookies": _NoCookies(),
     }
     made = family.async_client if asynchronous else family.client
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import contextlib
 import random
 import threading
 import time
@@ -168,6 +169,50 @@ async def test_cancelled_in_the_step_in_which_the_answer_came(transport):
                 await result.aclose()
             await settled(transport)
             assert server.requests[steps].gone.wait(0.5)
+
+
+@pytest.mark.parametrize(
+    "again", [None, 0, 1, 2], ids=["once", "twice", "twice, a turn later", "twice, two turns later"]
+)
+@pytest.mark.parametrize("kept", [False, True], ids=["new connection", "kept connection"])
+async def test_cancelled_in_any_turn_of_the_loop(transport, kept, again):
+    """From the first step to the last, once or twice: nothing stays in use, and the next call is served."""
+    serving = set()
+
+    async def serve(reader, writer):
+        serving.add(asyncio.current_task())
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n{}")
+                for part in (STREAM, event("a"), event("b") + LAST):
+                    writer.write(part)
+                    await asyncio.sleep(0)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    turns, finished = 0, 0
+    while finished < 5:
+        if kept:
+            await fetch(transport, url)
+        task = asyncio.create_task(fetch(transport, url, fresh=not kept))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        if again is not None:
+            for _ in range(again):
+                await asyncio.sleep(0)
+            task.cancel()
+        result = (await asyncio.gather(task, return_exceptions=True))[0]
+        finished += isinstance(result, bytes)
+        await settled(transport)
+        turns += 1
+
+    assert turns > 10
+    assert await fetch(transport, url) == b"data: a\n\ndata: b\n\n"
+    await transport.aclose()
+    server.close()
+    await asyncio.wait(serving, timeout=2)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from llm_client.profiles.pool_types import HttpSpec
+from llm_client.transport import sync
 from llm_client.transport.sync import SyncTransport
 from tests.transport.kit import CLOCK, busy, post
 from tests.transport.rawserver import HANG, STREAM, RawServer, answer, event
@@ -49,6 +50,20 @@ def test_while_waiting_for_the_answer(transport):
         assert server.requests[0].gone.wait(0.5)
         assert busy(transport) == []
         assert len(server.requests) == 1
+
+
+def test_between_two_steps(transport, monkeypatch):
+    """The answer has come, and nobody has it yet: the connection is cut all the same."""
+
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    with RawServer([STREAM, event("a"), HANG]) as server:
+        monkeypatch.setattr(sync, "Flight", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            send(transport, server.url())
+
+        assert server.requests[0].gone.wait(0.5)
 
 
 def test_while_reading(transport):
