@@ -18,6 +18,8 @@ from llm_client.core.signal import Reading, Signal
 from llm_client.core.tuning import TUNING, Tuning
 from llm_client.errors import ConfigError
 
+_DAY = 86400.0  # seconds; longer Retry-Afters are mistakes
+
 
 class AdaptiveLimit:
     """A fractional limit that grows while the server keeps up; implements `Limit`.
@@ -30,6 +32,7 @@ class AdaptiveLimit:
     """
 
     __slots__ = (
+        "_answered",
         "_ceiling",
         "_changed",
         "_clean",
@@ -94,6 +97,7 @@ class AdaptiveLimit:
         self.inflight = 0
         self.epoch = 0
         self.refusals = 0
+        self._answered = 0
         self._goal = self.limit  # where the limit creeps to, one call at a time
         self._ramp = True  # doubling per round trip, until the first congestion
         self._streams = 0  # of those in flight
@@ -112,7 +116,7 @@ class AdaptiveLimit:
             return self._pause
         if self._pace.rate is not None and now < self._pace.next_at:
             return self._pace.next_at
-        if self._paced():
+        if self.limit < 1.0:  # pacing
             if self.inflight:
                 return inf
             at = self._last_sent + (self._signal.latency or 1.0) / self.limit
@@ -124,13 +128,12 @@ class AdaptiveLimit:
         wait = self.may_send(now)
         if wait == 0.0 or now < self._pause or (self._pace.rate is not None and now < self._pace.next_at):
             return wait
-        self._limited = True
-        if self._paced():
+        self._limited, self._limited_at = True, now
+        if self.limit < 1.0:
             return wait
-        self._limited_at = now
         if now < self._hold:
-            return inf
-        if self._ramp and not self._streams:
+            return self._hold if self._goal > self.limit else inf
+        if self._ramp and (not self._streams or self._signal.late):
             t = self._tuning
             at = self._quiet_since + t.silence * 2.0**self._quiet
             if now >= at:  # silence is a weak yes: a server that is full refuses within milliseconds
@@ -142,19 +145,18 @@ class AdaptiveLimit:
 
     def sent(self, now: float, *, stream: bool, prompt: float = 0.0) -> Slot:
         """Book a call that leaves now; `prompt` is its estimated prompt tokens."""
-        self.inflight += 1
-        slot = Slot(now, self.inflight, stream=stream, prompt=prompt)
-        slot.epoch = self.epoch
+        self.inflight = level = self.inflight + 1
+        slot = Slot(now, level, stream, prompt, self.epoch)
         slot.refusals = self.refusals
         slot.held = now < self._hold
-        ceiling = self._ceiling
-        if ceiling.probing:
-            slot.probe = self.inflight > ceiling.level - 0.5
-        self._streams += stream
+        if self._ceiling.probing:
+            slot.probe = level > self._ceiling.level - 0.5
+        if stream:
+            self._streams += 1
         self._last_sent = now
         if self._pace.rate is not None:
             self._pace.sent(now)
-        if self.inflight == 1:
+        if level == 1:
             self._quiet_since, self._quiet = now, 0
         return slot
 
@@ -163,29 +165,33 @@ class AdaptiveLimit:
         if not slot.open or slot.seen or not slot.stream:
             return
         slot.seen = True
-        delay = slot.first_after = now - slot.sent_at
-        self._signal.streamed(slot, now, delay)
+        slot.first_after = now - slot.sent_at
+        signal = self._signal
+        signal.first(slot, now)
         self._alive(slot, now)
-        self._take(slot, now, delay, 0.0, delay)
+        if slot.epoch == self.epoch and not signal.late:
+            self._weigh(signal.take(slot, now, 0.0, self.limit, self._changed), now)
 
-    def done(self, slot: Slot, now: float, *, prompt_tokens: float | None, output_tokens: float | None) -> None:  # noqa: ARG002 - prompts explain plain answers too little
-        """Settle an answered call."""
+    def done(self, slot: Slot, now: float, *, prompt_tokens: float | None, output_tokens: float | None) -> None:
+        """Settle an answered call; a plain one is a sample of waiting as far as its tokens explain its latency."""
         if not self._settle(slot):
             return
-        latency = now - slot.sent_at
+        if prompt_tokens is not None:
+            slot.prompt = prompt_tokens
         output = output_tokens or 0.0
         signal = self._signal
-        signal.answered(slot, latency, output)
-        self._ceiling.answered()
-        self._pace.answered(now, self.limit, signal.latency or latency)
+        signal.answer(slot, now, output)
+        self._answered += 1
+        if self._pace.rate is not None:
+            self._pace.raised(now, self.limit, signal.latency or 0.0)
         self._misses = 0
         if now >= self._hold:
             self._strikes = 0
-        if slot.seen:
+        if slot.seen and not signal.late:
             return
         self._alive(slot, now)
-        if not slot.stream:
-            self._take(slot, now, latency, output, signal.latency or latency)
+        if slot.epoch == self.epoch and (signal.late or not slot.stream):
+            self._weigh(signal.take(slot, now, output, self.limit, self._changed), now)
 
     def refused(self, slot: Slot, now: float, retry_after: float | None) -> None:
         """Settle a refused call: the server holds what it accepted; keep that, and stop growing."""
@@ -194,18 +200,18 @@ class AdaptiveLimit:
         # Refusals come in order, so those counted since this call left were not held either.
         held = float(max(slot.level - 1 - (self.refusals - slot.refusals), self.inflight))
         self.refusals += 1
-        wait = retry_after or 0.0
+        wait = min(_DAY, max(0.0, retry_after or 0.0))
         self._retry_after, self._retry_after_end = wait, now + wait
         self._quiet_since, self._quiet = now, 0
         self._ramp = False
-        if self._endpoint_scope and retry_after is not None:
-            self._pause = max(self._pause, now + self._spread(retry_after))
+        if self._endpoint_scope and wait:
+            self._pause = max(self._pause, now + self._spread(wait))
         ceiling = self._ceiling
         if slot.epoch != self.epoch:
-            ceiling.lowered(held)
+            ceiling.lowered(held, self._answered)
             self.limit = min(self.limit, ceiling.yielded(ceiling.level))
         else:
-            self._decrease(slot, now, held, retry_after)
+            self._decrease(slot, now, held, wait)
         known = ceiling.level < inf and self._strikes < self._tuning.strikes
         self._goal = max(self.limit, min(self._max, ceiling.level)) if known else self.limit
 
@@ -215,8 +221,12 @@ class AdaptiveLimit:
 
     def dropped(self, slot: Slot, now: float) -> None:
         """Settle a call that was cancelled or never sent; a dropped probe takes its place above the ceiling back."""
-        if self._settle(slot) and slot.probe and self._ceiling.probing:
+        if not self._settle(slot):
+            return
+        if slot.probe and self._ceiling.probing:
             self._ceiling.withdrawn(now)
+        if slot.epoch == self.epoch and not slot.seen and now - slot.sent_at > self._tuning.alarm:
+            self._weigh(self._signal.lost(slot, now, self.limit, self._changed), now)
 
     def recovered(self, now: float) -> None:
         """Start slowly from a quarter of the old limit: the server may have come back cold or smaller."""
@@ -226,13 +236,10 @@ class AdaptiveLimit:
         self._pause = self._hold = 0.0
         self._quiet_since, self._quiet = now, 0
         self._ceiling.forget()
-        self._pace.rate = None
+        self._pace.forget()
         self._new_epoch(now)
 
     # -- growth
-
-    def _paced(self) -> bool:
-        return self.limit < 1.0 and self._goal <= 1.0
 
     def _creep(self, now: float, backlog: float) -> float:
         """Raise the limit towards the goal, one call at a time."""
@@ -258,7 +265,7 @@ class AdaptiveLimit:
 
     def _probe(self, now: float) -> bool:
         ceiling = self._ceiling
-        if ceiling.level >= self._max or not ceiling.probe(now, self.limit):
+        if ceiling.level >= self._max or not ceiling.probe(now, self.limit, self._answered):
             return False
         self._goal = ceiling.level
         return True
@@ -276,36 +283,42 @@ class AdaptiveLimit:
         if slot.probe and self._ceiling.probing:
             self._ceiling.admitted()
             self._clean = 0
-        if slot.epoch == self.epoch and self._ramp and now >= self._hold and self._limited_at >= slot.sent_at:
+        if (
+            slot.epoch == self.epoch
+            and self._ramp
+            and now >= self._hold
+            and self._limited_at >= slot.sent_at
+            and self._signal.brisk(slot, now, self.limit)
+        ):
             self._goal = min(self._max, self._goal + 1.0, 2.0 * self.limit)
             if self.limit < 1.0:
                 self.limit = min(1.0, self._goal)
 
     # -- decreases
 
-    def _decrease(self, slot: Slot, now: float, held: float, retry_after: float | None) -> None:
+    def _decrease(self, slot: Slot, now: float, held: float, wait: float) -> None:
         t, ceiling = self._tuning, self._ceiling
         self._strikes = self._strikes + 1 if slot.held else 0
         if held >= 1.0 and self._strikes < t.strikes:
             ceiling.learned(held, replaced=slot.held)
             self.limit = min(self.limit, ceiling.yielded(held))
         else:  # replacements are refused too: drain
-            self._pace.learn(now)
+            if self._strikes >= t.strikes:
+                self._pace.learn(now, self._answered)
             self.limit = t.keep_drained * min(self.limit, max(held, 1.0))
         if held == 0.0 or self.limit < 1.0:  # nothing of ours is served: silence
             self._misses += 1
-            if retry_after:
-                silence = self._spread(retry_after)
+            if wait:
+                silence = self._spread(wait)
             else:
                 silence = self._rng.uniform(0.5, 1.0) * min(t.blind_cap, t.blind_base * 2.0 ** min(self._misses, 16))
             self._pause = max(self._pause, now + silence)
             self.limit = max(self.limit, 1.0)
-        wait = retry_after or 0.0
         soft = max(t.hold, min(wait, t.hold_latencies * (self._signal.latency or 1.0)))
         self._hold = max(self._hold, now + soft)
-        ceiling.refused(now, self._hold, wait)
+        ceiling.refused(now, self._hold, wait, self._answered)
         self._new_epoch(now)
-        self._pace.mark(now)
+        self._pace.mark(now, self._answered)
 
     def _spread(self, retry_after: float) -> float:
         t = self._tuning
@@ -315,19 +328,13 @@ class AdaptiveLimit:
         self.epoch += 1
         self._clean = 0
         self._ceiling.restart(now)
-        self._signal.forget_window(now)
+        self._signal.restart(now)
 
     # -- windows
 
-    def _take(self, slot: Slot, now: float, delay: float, output: float, round_trip: float) -> None:
-        if slot.epoch != self.epoch:
+    def _weigh(self, reading: Reading | None, now: float) -> None:
+        if reading is None:
             return
-        self._signal.sample(slot, delay, output)
-        reading = self._signal.read(now, round_trip, self.limit, self._changed)
-        if reading is not None:
-            self._weigh(reading, now)
-
-    def _weigh(self, reading: Reading, now: float) -> None:
         t = self._tuning
         wait, target = reading.wait, reading.target
         limited, self._limited = self._limited, False
@@ -336,25 +343,25 @@ class AdaptiveLimit:
             # Little's law: calls in flight are proportional to service + waiting, so one jump instead of many steps.
             service = reading.service if reading.service < inf else wait
             factor = max(t.cut, (service + t.fill * target) / (service + wait))
-            least = min(self.limit, t.floor if reading.sure else 1.0)
+            least = min(self.limit, reading.least)
             self.limit = self._goal = max(least, min(self.limit, reading.level * factor))
             self._ramp = self._ceiling.probing = False
             self._new_epoch(now)
         elif wait < t.calm * target and limited and reading.fresh >= t.seen and not self._ramp:
-            self._goal = min(self._max, max(self._goal, self.limit + self._step(now, wait / target)))
+            self._goal = min(self._max, max(self._goal, self.limit + self._step(now)))
             if self.limit < 1.0:
                 self.limit = min(self._goal, 1.0)
             self._clean, self._changed = self._clean + 1, now
         elif wait >= t.calm * target:
             self._clean = 0
+            if self._ramp:
+                self._ramp, self._goal = False, self.limit
 
-    def _step(self, now: float, load: float) -> float:
+    def _step(self, now: float) -> float:
         t = self._tuning
         if now < self._ceiling.firm:  # inside a Retry-After: slowly
             return max(1.0, t.scale * self.limit)
         step = t.add + t.scale * self.limit
-        if load < t.idle:
-            step = max(step, t.idle_step * self.limit * (1.0 - load / t.idle))
         return max(step, min(step * 2.0 ** min(self._clean, t.clean_max), t.accelerate * self.limit))
 
     def _settle(self, slot: Slot) -> bool:

@@ -20,7 +20,7 @@ class Ceiling:
         firm: Retry-After of the last refusals runs until then.
     """
 
-    __slots__ = ("_answers", "_gap", "_probe_at", "_since", "_tuning", "firm", "level", "probing")
+    __slots__ = ("_answered", "_gap", "_probe_at", "_since", "_tuning", "firm", "level", "probing")
 
     def __init__(self, tuning: Tuning) -> None:
         """Know nothing."""
@@ -28,7 +28,7 @@ class Ceiling:
         self._gap = tuning.probe_gap
         self._since = 0.0
         self._probe_at = 0.0
-        self._answers = 0.0
+        self._answered = 0  # answers counted at the last refusal
         self.level = inf
         self.probing = False
         self.firm = 0.0
@@ -48,20 +48,16 @@ class Ceiling:
         """Return when the cap has moved enough to ask again."""
         return now + self._tuning.probe_poll * self._gap
 
-    def answered(self) -> None:
-        """Count an answer towards the next probe."""
-        self._answers += 1.0
-
     def restart(self, now: float) -> None:
         """Let the curve begin again: the limit was cut."""
         self._since = now
 
-    def probe(self, now: float, limit: float) -> bool:
-        """Take the right to send one call above the level, if it is time."""
+    def probe(self, now: float, limit: float, answered: int) -> bool:
+        """Take the right to send one call above the level, if it is time; `answered` counts answers since the start."""
         t = self._tuning
         if self.level == inf or self.probing or now < self._probe_at:
             return False
-        if self._answers < min(t.probe_answers, t.probe_rounds * limit):
+        if answered - self._answered < min(t.probe_answers, t.probe_rounds * limit):
             return False
         self.probing = True
         self.level += 1.0
@@ -76,22 +72,23 @@ class Ceiling:
         self.probing, self._probe_at = False, now + self._gap
         self.level -= 1.0
 
-    def lowered(self, held: float) -> None:
+    def lowered(self, held: float, answered: int) -> None:
         """Correct the level by a further refusal of the same overshoot."""
         self.level = min(self.level, max(1.0, held))
-        self.probing, self._answers = False, 0.0
+        self.probing, self._answered = False, answered
 
     def learned(self, held: float, *, replaced: bool) -> None:
         """Set the level; a refused replacement can only lower it."""
         self.level = min(self.level, held) if replaced else held
 
-    def refused(self, now: float, hold: float, wait: float) -> None:
+    def refused(self, now: float, hold: float, wait: float, answered: int) -> None:
         """Close an overshoot: space the next probe.
 
         Args:
             now: monotonic seconds.
             hold: no growth before.
             wait: Retry-After; 0.0 without one.
+            answered: answers since the start.
         """
         t = self._tuning
         # A probe refused inside an earlier Retry-After was impolite: none again before its end.
@@ -100,7 +97,7 @@ class Ceiling:
             self._gap = min(t.probe_gap_max, 2.0 * self._gap)
         self.firm = max(self.firm, now + wait)
         self._probe_at = self.firm if impolite else max(hold, now + self._gap)
-        self.probing, self._answers = False, 0.0
+        self.probing, self._answered = False, answered
 
     def forget(self) -> None:
         """Know nothing again, as after an outage."""

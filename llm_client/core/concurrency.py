@@ -29,19 +29,29 @@ class Slot:
         open: not settled yet.
     """
 
-    __slots__ = ("epoch", "first_after", "held", "level", "open", "probe", "prompt", "refusals", "seen", "sent_at", "stream")
+    __slots__ = (
+        "epoch",
+        "first_after",
+        "held",
+        "level",
+        "open",
+        "probe",
+        "prompt",
+        "refusals",
+        "seen",
+        "sent_at",
+        "stream",
+    )
 
-    def __init__(self, sent_at: float, level: int, *, stream: bool = False, prompt: float = 0.0) -> None:
+    def __init__(self, sent_at: float, level: int, stream: bool, prompt: float, epoch: int = 0) -> None:
         """Take a place; the adaptive limit fills in the rest."""
         self.sent_at = sent_at
         self.level = level
         self.stream = stream
         self.prompt = prompt
-        self.epoch = 0
+        self.epoch = epoch
         self.refusals = 0
-        self.held = False
-        self.probe = False
-        self.seen = False
+        self.held = self.probe = self.seen = False
         self.first_after = 0.0
         self.open = True
 
@@ -123,7 +133,7 @@ class NoLimit:
     def sent(self, now: float, *, stream: bool, prompt: float = 0.0) -> Slot:
         """Count one more."""
         self.inflight += 1
-        return Slot(now, self.inflight, stream=stream, prompt=prompt)
+        return Slot(now, self.inflight, stream, prompt)
 
     def first(self, slot: Slot, now: float) -> None:
         """Learn nothing."""

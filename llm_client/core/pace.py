@@ -10,15 +10,20 @@ from llm_client.core.tuning import Tuning
 
 
 class Pace:
-    """Calls per second, or none while no bucket is known."""
+    """Calls per second, or none while no bucket is known; `answered` below counts all answers since the start.
 
-    __slots__ = ("_answers", "_changed", "_marked", "_tuning", "next_at", "rate")
+    Attributes:
+        rate: calls per second; None while no bucket is known.
+        next_at: the next call may go then.
+    """
+
+    __slots__ = ("_changed", "_marked", "_marked_at", "_tuning", "next_at", "rate")
 
     def __init__(self, tuning: Tuning) -> None:
         """Start without a rate."""
         self._tuning = tuning
-        self._answers = 0
-        self._marked: float | None = None
+        self._marked = 0
+        self._marked_at: float | None = None
         self._changed = 0.0
         self.rate: float | None = None
         self.next_at = 0.0
@@ -29,9 +34,8 @@ class Pace:
             gap = 1.0 / self.rate
             self.next_at = max(self.next_at, now - gap) + gap
 
-    def answered(self, now: float, limit: float, latency: float) -> None:
-        """Count an answer; raise the rate slowly, then fast, and forget it when the limit binds instead."""
-        self._answers += 1
+    def raised(self, now: float, limit: float, latency: float) -> None:
+        """Raise the rate by an answer, slowly, then fast; forget it when the limit binds instead."""
         if self.rate is None:
             return
         t = self._tuning
@@ -40,15 +44,22 @@ class Pace:
         if limit < 0.5 * self.rate * latency:
             self.rate = None
 
-    def learn(self, now: float) -> None:
+    def learn(self, now: float, answered: int) -> None:
         """Take the rate seen since the last refusal; the caller knows that replacements are refused."""
         t = self._tuning
-        if self._marked is not None and now - self._marked >= t.pace_span and self._answers >= t.pace_answers:
-            self.rate = t.pace * self._answers / (now - self._marked)
+        if self._marked_at is None:
+            return
+        answers, span = answered - self._marked, now - self._marked_at
+        if span >= t.pace_span and answers >= t.pace_answers:
+            self.rate = t.pace * answers / span
             self.next_at = now
 
-    def mark(self, now: float) -> None:
+    def mark(self, now: float, answered: int) -> None:
         """Start a new span: the bucket is empty now."""
         self._changed = now
-        if self._marked is None or now - self._marked >= self._tuning.pace_span:
-            self._marked, self._answers = now, 0
+        if self._marked_at is None or now - self._marked_at >= self._tuning.pace_span:
+            self._marked_at, self._marked = now, answered
+
+    def forget(self) -> None:
+        """Drop rate and span, as after an outage."""
+        self.rate, self._marked_at = None, None

@@ -1,24 +1,13 @@
-"""How long calls wait inside the server, read from first contents and answers.
-
-Three readings, best first:
-
-* Streams: the median of first-content delay less prefill; seconds per prompt token are learned from the same streams.
-* Answers of varied length: the intercept of `latency = wait + b * output_tokens`. Short answers tell the wait, long
-  ones the speed. Seconds per token grow with the batch, so a low quantile of latency / tokens would call a full,
-  unqueued batch congested; the intercept does not care.
-* Answers all alike: no intercept. The median against the best median seen, deliberately weak.
-"""
+"""The latency signal: windows of calls that came back, and how long they waited inside the server."""
 
 from __future__ import annotations
 
-from collections import deque
 from math import inf, sqrt
 from typing import NamedTuple
 
 from llm_client.core.concurrency import Slot
-from llm_client.core.prefill import Prefill
-from llm_client.core.regression import Slope, mean_and_spread
 from llm_client.core.tuning import Tuning
+from llm_client.core.wait import AnswerWait, Sample, StreamWait
 
 
 class Reading(NamedTuple):
@@ -26,9 +15,10 @@ class Reading(NamedTuple):
 
     Attributes:
         wait: seconds of queueing in the server.
-        service: seconds of work without it.
+        service: seconds of work without it; inf while no whole answer was seen.
         target: the wait that is still fine.
         sure: False when answers are too alike to tell waiting from work.
+        least: the limit that a decrease may reach.
         level: calls in flight when these were sent, on average.
         fresh: share of the window that was sent after the last growth.
     """
@@ -37,36 +27,35 @@ class Reading(NamedTuple):
     service: float
     target: float
     sure: bool
+    least: float
     level: float
     fresh: float
 
 
-class _Sample(NamedTuple):
-    wait: float  # first-content delay less prefill; of a plain answer its latency
-    delay: float  # what was measured: first content, or the whole answer
-    output: float
-    level: int
-    sent_at: float
-    stream: bool
-
-
 class Signal:
-    """Windows of samples and what they say; one window decides, the histories only explain.
+    """Windows of samples; one window decides, the histories only explain.
 
     Attributes:
         latency: EWMA of whole answers, seconds; None before the first.
-        reaction: EWMA of the delay after which the server is known to have taken a call.
+        reaction: EWMA of the delay after which the server is known to have taken a call; None before the first.
+        late: first contents come so late in a stream's life (hidden thought, a buffering gateway) that streams are
+            judged as plain answers.
     """
 
     __slots__ = (
-        "_after_first",
         "_answers",
-        "_best",
+        "_finished",
+        "_late",
+        "_learn_at",
+        "_learned",
+        "_least_wait",
         "_opened",
-        "_prefill",
-        "_slope",
+        "_streams",
+        "_total_wait",
         "_tuning",
+        "_turn",
         "_window",
+        "late",
         "latency",
         "reaction",
     )
@@ -74,152 +63,145 @@ class Signal:
     def __init__(self, tuning: Tuning) -> None:
         """Know nothing."""
         self._tuning = tuning
-        self._window: list[_Sample] = []
+        self._streams = StreamWait(tuning)
+        self._answers = AnswerWait(tuning)
+        self._window: list[Sample] = []
+        self._total_wait, self._least_wait = 0.0, inf  # of the window
+        self._turn = 0  # which sample of a full window is the oldest
         self._opened = 0.0
-        self._answers: deque[tuple[float, float]] = deque(maxlen=tuning.history)  # output tokens, latency
-        self._slope = Slope(pairs=tuning.pairs, neighbours=tuning.neighbours, apart=tuning.spread)
-        self._prefill = Prefill(tuning)
-        self._best = inf
-        # EWMA of the share of a stream's time that follows its first content. Behind a proxy that buffers it is
-        # nothing: such a first content tells as little of the queue as a whole answer does.
-        self._after_first: float | None = None
+        self._learned, self._learn_at = 0, 0.0
+        self._finished, self._late = 0, 0.0
+        self.late = False
         self.latency: float | None = None
         self.reaction: float | None = None
 
-    def forget_window(self, now: float) -> None:
+    def restart(self, now: float) -> None:
         """Begin a window: what was sent before the limit changed says nothing about it."""
         self._window.clear()
+        self._total_wait, self._least_wait = 0.0, inf
+        self._turn = 0
         self._opened = now
 
-    def streamed(self, slot: Slot, now: float, delay: float) -> None:
-        """Note a first content."""
-        self.reaction = self._smooth(self.reaction, delay)
-        self._prefill.note(now, slot.prompt, delay)
+    def first(self, slot: Slot, now: float) -> None:
+        """Learn from a first content."""
+        delay = now - slot.sent_at
+        old = self.reaction
+        self.reaction = delay if old is None else old + self._tuning.smooth * (delay - old)
+        if now >= self._learn_at or self._learned < self._tuning.history:
+            self._learn(now)
+            self._streams.note(slot, now, delay, self.latency or 0.0)
 
-    def answered(self, slot: Slot, latency: float, output: float) -> None:
-        """Note a whole answer; `output` is its tokens, 0.0 when unknown."""
-        self.latency = self._smooth(self.latency, latency)
-        if slot.stream and latency > 0.0:
-            self._after_first = self._smooth(self._after_first, (latency - slot.first_after) / latency)
-        if not slot.stream:
-            self.reaction = self.latency
-            self._answers.append((output, latency))
-            if output > 0.0:
-                self._slope.note(output, latency)
+    def answer(self, slot: Slot, now: float, output: float) -> None:
+        """Learn from a whole answer; `output` is its tokens, 0.0 when unknown."""
+        latency = now - slot.sent_at
+        old = self.latency
+        self.latency = typical = latency if old is None else old + self._tuning.smooth * (latency - old)
+        if slot.seen:
+            self._finish(slot, latency)
+            if not self.late:
+                return
+        self.reaction = typical
+        if output > 0.0 and (now >= self._learn_at or self._learned < self._tuning.history):
+            self._learn(now)
+            self._answers.note(slot, now, latency, output, typical)
 
-    def sample(self, slot: Slot, delay: float, output: float) -> None:
-        """Put a call of the current epoch into the window."""
-        if slot.stream:
-            floor = self._prefill
-            wait = delay - floor.slope * slot.prompt - min(self._tuning.base_max, floor.base)
-        else:
-            wait = delay
-        self._window.append(_Sample(wait, delay, output, slot.level, slot.sent_at, slot.stream))
+    def brisk(self, slot: Slot, now: float, limit: float) -> bool:
+        """Tell whether one call came back fast enough to let a ramp go on."""
+        delay = now - slot.sent_at
+        if not slot.stream or self.late:
+            return self._answers.brisk(delay)
+        service = inf if self.latency is None else self.latency
+        return self._streams.excess(slot, delay, limit) <= self._target(service, limit)
 
-    def read(self, now: float, round_trip: float, limit: float, grown_at: float) -> Reading | None:
-        """Close the window when it is full or old enough.
+    def take(self, slot: Slot, now: float, output: float, limit: float, grown_at: float) -> Reading | None:
+        """Put a call of the current epoch into the window; read the window when it is full or old enough.
 
         Args:
+            slot: the call; a stream is taken at its first content unless they come late.
             now: monotonic seconds.
-            round_trip: seconds a window must at least span.
+            output: tokens of a whole answer, 0.0 when unknown.
             limit: the limit, which the target depends on.
             grown_at: when the limit grew last.
         """
+        delay = now - slot.sent_at
+        stream = slot.stream and not self.late
+        work = self._streams if stream else self._answers
+        wait = delay - work.per_output * output - work.per_prompt * slot.prompt
+        self._add(Sample(wait, delay, output, slot, stream, False))
+        return self._close(now, delay if stream else self.latency or delay, limit, grown_at)
+
+    def lost(self, slot: Slot, now: float, limit: float, grown_at: float) -> Reading | None:
+        """Do the same with a call that was given up unanswered, if its age tells a long wait."""
+        age = now - slot.sent_at
+        stream = slot.stream and not self.late
+        wait = age - self._streams.per_prompt * slot.prompt if stream else self._answers.lost(slot, age)
+        if wait < self._tuning.alarm:
+            return None
+        self._add(Sample(wait, age, 0.0, slot, stream, True))
+        return self._close(now, age, limit, grown_at)
+
+    def _add(self, sample: Sample) -> None:
+        window = self._window
+        if len(window) < self._tuning.window_max:
+            window.append(sample)
+            wait = sample[0]
+            self._total_wait += wait
+            self._least_wait = min(self._least_wait, wait)
+        else:
+            window[self._turn % len(window)] = sample
+            self._turn += 1
+
+    def _close(self, now: float, round_trip: float, limit: float, grown_at: float) -> Reading | None:
         t = self._tuning
         window = self._window
         n, age = len(window), now - self._opened
-        if not (
-            (n >= t.full and age >= round_trip)
-            or (n >= (t.few if limit >= 2.0 else t.few_small) and age >= max(t.least, round_trip))
-            or (n >= 2 and self._alarming(limit))
-        ):
-            return None
-        wait, service, target, sure = self._queueing(limit)
-        level = sum(s.level for s in window) / n
-        fresh = sum(s.sent_at >= grown_at for s in window) / n
-        self.forget_window(now)
-        return Reading(wait, service, target, sure, level, fresh)
-
-    @property
-    def _buffered(self) -> bool:
-        return self._after_first is not None and self._after_first < self._tuning.buffered
-
-    def _smooth(self, old: float | None, new: float) -> float:
-        return new if old is None else old + self._tuning.smooth * (new - old)
+        if age < round_trip or n < t.few or (n < t.full and age < t.least):
+            alarm = n >= 2 and self._least_wait > 0.5 * t.alarm and self._total_wait > t.alarm * n
+            if not (alarm and self._alarming(limit)):
+                return None
+        lost = len([s for s in window if s.lost])
+        # A call given up counts when most were: alone it may have been a long one.
+        kept = window if 2 * lost >= n else [s for s in window if not s.lost]
+        streams = [s for s in kept if s.stream]
+        if len(streams) >= min(t.few, len(kept)):
+            verdict = self._streams.judge(streams, limit, self.latency)
+        else:
+            verdict = self._answers.judge([s for s in kept if not s.stream], limit)
+        wait, service, sure = verdict
+        reading = Reading(
+            wait=wait,
+            service=service,
+            target=self._target(service, limit) if sure else max(t.target_floor, t.alike_factor * service),
+            sure=sure,
+            least=t.floor if sure and lost < n else 1.0,
+            level=sum([s.slot.level for s in window]) / n,
+            fresh=len([s for s in window if s.slot.sent_at >= grown_at]) / n,
+        )
+        self.restart(now)
+        return reading
 
     def _target(self, service: float, limit: float) -> float:
+        """Small shares bear more delay than large ones, so shares converge."""
         t = self._tuning
         shared = max(t.target_min, t.target / sqrt(max(0.1, limit)))
         return max(t.target_floor, min(service, t.target_max, shared))
 
-    def _queueing(self, limit: float) -> tuple[float, float, float, bool]:
-        t = self._tuning
-        streams = [] if self._buffered else [s for s in self._window if s.stream]
-        if streams and len(streams) >= min(t.few, len(self._window)):
-            return self._of_streams(streams, limit)
-        plain = [s for s in self._window if not s.stream] or self._window
-        delays = sorted(s.delay for s in plain)
-        median = delays[len(delays) // 2]
-        self._best = min(self._best * t.alike_leak, median)
-        mean, spread = mean_and_spread(delays)
-        outputs, output_spread = mean_and_spread([o for o, _ in self._answers])
-        varied = outputs > 0.0 and output_spread > t.spread * outputs
-        if varied and len(self._slope) >= t.pairs_min and self._explains(self._slope.renew() * outputs):
-            slope = self._slope.value
-            weighed = total = 0.0
-            rests = []
-            for s in plain:
-                w = 1.0 / (t.short + s.output / outputs)
-                rests.append(s.delay - slope * s.output)
-                total += w
-                weighed += w * rests[-1]
-            _, spread = mean_and_spread(rests)
-            wait = max(0.0, weighed / total - spread / sqrt(len(rests)))
-            service = max(0.01, mean - wait)
-            return wait, service, self._target(service, limit), True
-        if varied and len(self._answers) >= 2 and limit <= t.start:
-            slope = self._slope_bound()
-            wait = sum(s.delay - slope * s.output for s in plain) / len(plain)
-            if wait > t.alarm:
-                return wait, max(0.01, mean - wait), t.target_max, True
-        noise = 1.25 * spread / sqrt(len(delays))  # the standard error of a median, for near-normal samples
-        wait = max(0.0, median - t.alike_noise * noise - self._best)
-        return wait, self._best, max(t.target_floor, t.alike_factor * self._best), False
-
-    def _of_streams(self, streams: list[_Sample], limit: float) -> tuple[float, float, float, bool]:
-        waits = sorted(s.wait for s in streams)
-        wait = max(0.0, waits[(len(waits) - 1) // 2])
-        # Before the first whole answer the work is unknown, and bounds nothing.
-        service = inf if self.latency is None else max(0.01, self.latency - wait)
-        return wait, service, self._target(service, limit), True
-
-    def _explains(self, work: float) -> bool:
-        """Tell whether output tokens account for a fair part of the best answer times.
-
-        A server that takes the same time for every answer has no slope, and all of its time would pass for
-        queueing: the limit would fall to one call on an idle server.
-        """
-        return work >= self._tuning.explained * self._best
-
-    def _slope_bound(self) -> float:
-        """Seconds per token cannot be above this."""
-        return min(latency / output for output, latency in self._answers if output > 0.0)
-
     def _alarming(self, limit: float) -> bool:
+        """Tell whether waits as long as these may be believed before the window is full."""
+        answers = self._answers
+        if self._window[0].stream or answers.known or all(s.lost for s in self._window):
+            return True
+        return answers.per_output > 0.0 and limit <= self._tuning.blind_limit
+
+    def _finish(self, slot: Slot, latency: float) -> None:
+        """Note how late in a stream's life its first content came."""
         t = self._tuning
-        window = self._window
-        if window[0].delay < t.alarm * 0.5 or window[-1].delay < t.alarm * 0.5:
-            return False
-        if self._buffered:
-            return False
-        if any(s.stream for s in window):
-            waits = [s.wait for s in window if s.stream]
-            return len(waits) >= 2 and sum(waits) > t.alarm * len(waits) and min(waits) > 0.5 * t.alarm
-        if len(self._slope) >= t.pairs_min:
-            slope = self._slope.value
-            waits = [s.delay - slope * s.output for s in window]
-            return sum(waits) > t.alarm * len(waits) and min(waits) > 0.5 * t.alarm
-        if len(self._answers) < 2 or limit > t.start or not any(output > 0.0 for output, _ in self._answers):
-            return False
-        slope = self._slope_bound()
-        return sum(s.delay - slope * s.output for s in window) > t.alarm * len(window)
+        late = slot.first_after >= t.late_share * latency
+        self._finished += 1
+        self._late += max(1.0 / self._finished, t.memory) * (late - self._late)
+        self.late = self._finished >= t.few and self._late >= t.late_most
+
+    def _learn(self, now: float) -> None:
+        """Feed the histories no faster than they forget: at hundreds of answers a second each one is old news."""
+        self._learned += 1
+        self._learn_at = now + self._tuning.learn_gap

@@ -50,40 +50,50 @@ class Tuning:
     cut: float = 0.5  # smallest factor of one decrease
     fill: float = 0.5  # targets of queueing left after a decrease: some queue keeps the slots busy
     calm: float = 0.7  # of the target: below it growth, above it none
-    add: float = 0.1  # growth per window: add + scale * limit, doubling while clean ...
-    scale: float = 0.1
-    accelerate: float = 0.5  # ... up to this share of the limit
+    add: float = 0.5  # growth per window: add + scale * limit, doubling while clean ...
+    scale: float = 0.02
+    accelerate: float = 0.4  # ... up to this share of the limit
     clean_max: int = 8
-    idle: float = 0.3
-    idle_step: float = 0.0
-    few_small: int = 4
 
     # -- window
     full: int = 16  # answers
     few: int = 4  # answers that suffice after `least` seconds and a round trip
     least: float = 0.5
+    window_max: int = 64  # of a round trip with more answers the last ones decide
     seen: float = 0.5  # share that must have been sent after the last growth, else growth outruns its own echo
     alarm: float = 2.0  # two answers are a window when both waited this long
+    blind_limit: float = 16.0  # up to here even a bound of seconds per token is acted on; beyond, answers come soon
 
-    # -- estimators
+    # -- work and wait
     smooth: float = 0.1  # EWMA weight of one latency
-    history: int = 64  # answers in a regression; fewer are noise, more are another load
-    fit_min: int = 8
-    pairs: int = 128
-    pairs_min: int = 16
-    neighbours: int = 3
-    spread: float = 0.3  # of the mean: below it tokens explain nothing
-    short: float = 0.25  # weight of an answer: 1 / (short + tokens / mean) ** 2; short answers tell the queue
+    memory: float = 0.03  # EWMA weight in means and variances of histories: the last 32 calls
+    history: int = 64  # calls; fewer are noise, more are another load
+    recent: int = 32  # calls among which a neighbour in send time is sought
+    learn_gap: float = 0.05  # seconds between two calls that the histories take, once they are full
+    pairs: int = 128  # slopes in a median
+    pairs_min: int = 12  # and no guess below
+    pairs_new: int = 8  # since the last median, before it is taken again
+    neighbours: int = 2  # on either side in send time; more would have met another queue
+    apart: float = 0.3  # of the mean: tokens that differ less tell nothing
+    prompt_pairs: int = 64  # the slope of prompts is fainter ...
+    prompt_matters: float = 0.3  # ... and noise unless a mean prompt takes this many seconds
+    short: float = 0.25  # weight of an answer: 1 / (short + tokens / mean)
+    floor_block: float = 10.0  # seconds; the quick quarter of each block is kept ...
+    floor_blocks: int = 16  # ... for this many blocks
+    floor_few: int = 8  # calls in a block
+    near: float = 0.25  # latencies between calls that were sent together
+    near_blind: float = 1.0  # the same in seconds while the latency is unknown
+    steady: float = 1.7  # variance over minutes / variance among calls sent together; a queue in a fleet has 2.4-4
+    steady_few: float = 8.0  # more tolerance while few calls were seen: this / calls
+    steady_least: float = 1e-4  # variance (10 ms squared) that is nothing
+    scatter: float = 1.5  # standard deviations of scattering work above the quick quarter
+    base_share: float = 0.004  # times limit squared: the base allowed to a share that is not steady
+    late_share: float = 0.6  # of a stream's life before its first content ...
+    late_most: float = 0.9  # ... in this share of streams: they tell no more than plain answers
+    explained: float = 0.25  # of the best median latency that tokens must account for, to tell work from waiting
     alike_noise: float = 2.0  # standard errors of the median
     alike_factor: float = 2.0  # above the best median: only then congested when all answers are alike
-    explained: float = 0.25  # of the best answer time that output tokens must account for, to tell work from waiting
-    buffered: float = 0.05  # a stream's share after its first content, below which it was buffered on the way
     alike_leak: float = 1.01  # per window, so that an idle hour is forgotten
-
-    # -- least first-content delay
-    floor_block: float = 10.0  # seconds; the fastest stream of each block is kept ...
-    floor_blocks: int = 16  # ... for this many blocks
-    base_max: float = 0.0
 
     # -- learned rate of a token bucket
     pace: float = 0.98  # of the rate seen between two refusals

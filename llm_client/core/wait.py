@@ -1,0 +1,174 @@
+"""Three ways to read the wait inside a server from calls that came back: streams, answers, answers all alike."""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+from typing import NamedTuple
+
+from llm_client.core.concurrency import Slot
+from llm_client.core.floor import Floor
+from llm_client.core.slope import Slope
+from llm_client.core.tuning import Tuning
+
+
+class Sample(NamedTuple):
+    """One call that came back, or that was given up after a long wait.
+
+    Attributes:
+        wait: delay less the work that tokens explain, seconds; not yet less the floor.
+        delay: seconds until the first content, or until the whole answer.
+        output: tokens of the answer; 0.0 when unknown.
+        slot: the call.
+        stream: judged by its first content.
+        lost: given up unanswered, so it waited at least this long.
+    """
+
+    wait: float
+    delay: float
+    output: float
+    slot: Slot
+    stream: bool
+    lost: bool
+
+
+class Verdict(NamedTuple):
+    """What the samples of a window say.
+
+    Attributes:
+        wait: seconds of queueing.
+        service: seconds of work; inf while no whole answer was seen.
+        sure: False when the answers are too alike to tell waiting from work.
+    """
+
+    wait: float
+    service: float
+    sure: bool
+
+
+class StreamWait:
+    """The best sign: the median of first-content delay less prefill.
+
+    Attributes:
+        per_prompt: seconds per prompt token.
+        per_output: seconds per output token that a first content waits for: none.
+    """
+
+    __slots__ = ("_floor", "_prompts", "_tuning", "per_output", "per_prompt")
+
+    def __init__(self, tuning: Tuning) -> None:
+        """Know nothing of the server's prefill."""
+        self._tuning = tuning
+        self._prompts = Slope(tuning)
+        self._floor = Floor(tuning)
+        self.per_prompt = self.per_output = 0.0
+
+    def note(self, slot: Slot, now: float, delay: float, latency: float) -> None:
+        """Learn from a first content; `latency` is that of whole answers, 0.0 while unknown."""
+        if slot.prompt > 0.0:
+            self._prompts.note(slot.sent_at, slot.prompt, delay)
+        self._floor.note(now, slot.sent_at, delay - self.per_prompt * slot.prompt, latency)
+
+    def excess(self, slot: Slot, delay: float, limit: float) -> float:
+        """Return what of one delay is queueing."""
+        return delay - self.per_prompt * slot.prompt - self._floor.allowance(limit)
+
+    def judge(self, samples: list[Sample], limit: float, latency: float | None) -> Verdict:
+        """Read a window; `latency` is that of whole answers."""
+        self.per_prompt = prefill(self._prompts, self._tuning)
+        waits = sorted([s.wait for s in samples])
+        wait = max(0.0, waits[(len(waits) - 1) // 2] - self._floor.allowance(limit))
+        # Before the first whole answer the work is unknown, and bounds nothing.
+        return Verdict(wait, inf if latency is None else max(0.01, latency - wait), sure=True)
+
+
+class AnswerWait:
+    """Whole answers: the mean of latency less seconds per token; where all are alike, the median against the best.
+
+    Attributes:
+        per_prompt: seconds per prompt token.
+        per_output: seconds per output token; an upper bound while few answers were seen, 0.0 while tokens tell nothing.
+        known: whether enough answers of different length were seen, and length explains a fair part of the time: a
+            server that takes the same time for every answer has no slope, and all of it would pass for queueing.
+    """
+
+    __slots__ = ("_best", "_bound", "_floor", "_outputs", "_prompts", "_tuning", "known", "per_output", "per_prompt")
+
+    def __init__(self, tuning: Tuning) -> None:
+        """Know nothing of the server's speed."""
+        self._tuning = tuning
+        self._outputs = Slope(tuning)
+        self._prompts = Slope(tuning)
+        self._floor = Floor(tuning)
+        self._best = inf  # median latency of the best window
+        self._bound = inf  # least latency / tokens: seconds per token cannot be above
+        self.per_prompt = self.per_output = 0.0
+        self.known = False
+
+    def note(self, slot: Slot, now: float, latency: float, output: float, typical: float) -> None:
+        """Learn from a whole answer of known length; `typical` is the EWMA of latencies."""
+        t = self._tuning
+        outputs = self._outputs
+        outputs.note(slot.sent_at, output, latency)
+        self._bound = min(self._bound, latency / output)
+        slope = outputs.renew()
+        if len(outputs) < t.pairs_min:
+            self.per_output = self._bound
+            return
+        self.known = slope * outputs.mean >= t.explained * min(self._best, typical)
+        self.per_output = slope if self.known else 0.0
+        if self.known:
+            rest = latency - self.per_output * output
+            if slot.prompt > 0.0:
+                self._prompts.note(slot.sent_at, slot.prompt, rest)
+            self._floor.note(now, slot.sent_at, rest - self.per_prompt * slot.prompt, typical)
+
+    def lost(self, slot: Slot, age: float) -> float:
+        """Return the least wait of a call given up unanswered, if it was not much longer than others."""
+        if not self.known:
+            return age
+        return age - self.per_output * (self._outputs.mean + self._outputs.spread) - self.per_prompt * slot.prompt
+
+    def brisk(self, latency: float) -> bool:
+        """Tell whether an answer among alike ones came back about as fast as the best."""
+        return self.known or latency <= self._tuning.alike_factor * self._best
+
+    def judge(self, samples: list[Sample], limit: float) -> Verdict:
+        """Read a window."""
+        t = self._tuning
+        delays = sorted([s.delay for s in samples])
+        mean, median = sum(delays) / len(delays), delays[len(delays) // 2]
+        told = [s for s in samples if s.output > 0.0 or s.lost]
+        if not samples[0].lost:
+            self._best = min(self._best * t.alike_leak, median)
+        if told and self.known:
+            wait = self._told(told, limit)
+            return Verdict(wait, max(0.01, mean - wait), sure=True)
+        if all(s.lost for s in samples):
+            return Verdict(min(s.wait for s in samples), inf, sure=True)
+        if told and self.per_output and limit <= t.blind_limit:
+            wait = sum(s.wait for s in told) / len(told)
+            if wait > t.alarm:
+                return Verdict(wait, max(0.01, mean - wait), sure=True)
+        # 1.25 standard errors of the mean are one of the median, for near-normal samples.
+        noise = 1.25 * sqrt(sum([(d - mean) ** 2 for d in delays])) / len(delays)
+        return Verdict(max(0.0, median - t.alike_noise * noise - self._best), self._best, sure=False)
+
+    def _told(self, samples: list[Sample], limit: float) -> float:
+        self.per_prompt = prefill(self._prompts, self._tuning)
+        short, scale = self._tuning.short, self._outputs.mean
+        weighed = total = squares = plain = 0.0
+        for s in samples:  # short answers tell the wait, long ones the speed
+            weight = 1.0 / (short + s.output / scale)
+            total += weight
+            weighed += weight * s.wait
+            plain += s.wait
+            squares += s.wait * s.wait
+        n = len(samples)
+        error = sqrt(max(0.0, squares / n - (plain / n) ** 2) / n)
+        return max(0.0, weighed / total - error - self._floor.allowance(limit))
+
+
+def prefill(prompts: Slope, tuning: Tuning) -> float:
+    """Return seconds per prompt token, where prompts are long enough to matter and to be told from noise."""
+    slope = prompts.renew()
+    return slope if len(prompts) >= tuning.prompt_pairs and slope * prompts.mean >= tuning.prompt_matters else 0.0
