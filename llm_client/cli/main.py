@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": ("llm_client.cli.demo", "show what back-pressure does: one exercise, three clients, one reference server"),
     "serve": ("llm_client.cli.serve", "run the reference server"),
     "bench": ("llm_client.cli.bench", "measure the built-in profile against clients that were told the capacity"),
+    "simulate": ("llm_client.cli.simulate", "play a load against a modelled server with your profile, in virtual time"),
     "profile": ("llm_client.cli.profile", "check a profile file and print what it comes down to"),
 }
 
