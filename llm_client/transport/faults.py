@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from pathlib import Path
 from typing import Final
 
 from llm_client.flow.faults import Fault, FaultKind
@@ -81,6 +82,9 @@ def translate(error: Exception, attempt: Attempt) -> Fault:
     fault = Fault(kind, detail or _WORDS.get(kind, "the request failed"), attempt.sent)
     # The system's own error is worth keeping: it names errno or the certificate problem, and holds no header.
     fault.__cause__ = next((cause for cause in chain if isinstance(cause, OSError)), None)
+    for one in chain:
+        # Tracebacks hold frames, and these the request with its key; the library's also form cycles.
+        one.__traceback__ = None
     return fault
 
 
@@ -104,7 +108,7 @@ def _kind(error: Exception, chain: list[BaseException], attempt: Attempt) -> tup
     if isinstance(error, Stopped | OSError) or name in CORE_MEANINGS:
         return _lost(error, chain, attempt)
     if not name:
-        return FaultKind.OTHER, f"unexpected {type(error).__name__}"
+        return FaultKind.OTHER, f"unexpected {type(error).__name__} in {_place(error)}"
     if not attempt.sent and name not in {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return _connect(error, name, chain)
     if meaning is FaultKind.READ_TIMEOUT and not attempt.expired():
@@ -155,6 +159,14 @@ def _lost(error: Exception, chain: list[BaseException], attempt: Attempt) -> tup
             return FaultKind.OTHER, "what the server sent is not an HTTP answer"
         return FaultKind.EOF, ""
     return (FaultKind.STALE if attempt.reused else FaultKind.RESET), ""
+
+
+def _place(error: BaseException) -> str:
+    """Say where an exception was raised, for a report: file and line."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return "nowhere" if step is None else f"{Path(step.tb_frame.f_code.co_filename).name}:{step.tb_lineno}"
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -67,7 +67,8 @@ class SyncTransport:
         Args:
             request: with its `url` set.
             until: when to give up, monotonic seconds.
-            connect: seconds for making a connection, name look-up and TLS included; None for no bound but `until`.
+            connect: seconds for making a connection, TLS included; None for no bound but `until`. A name look-up
+                counts, but the system cannot be made to give one up.
             clock: says what time it is.
             fresh: use a connection that has carried nothing before.
 
