@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
 
@@ -81,6 +82,9 @@ class Client:
         )
 
     def _bind(self, view: Settings) -> None:
+        # Loaded now rather than by the first call: a fork in the middle of an import leaves its lock held for ever.
+        import_module("llm_client.client.resources")
+        import_module("llm_client.transport.sync")
         self._settings = view
         self._route = Route(view)
         self.chat = Chat(view)

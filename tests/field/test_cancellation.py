@@ -46,9 +46,7 @@ async def test_cancelling_a_request_in_flight(llm_server):
 @pytest.mark.llm_server(workers=4, seconds=0.0)
 async def test_cancelling_a_wait_for_retry_after(llm_server):
     """FC-RT-06 (b): a call that sleeps ten seconds wakes for its cancellation and sends nothing."""
-    llm_server.faults(
-        status=429, headers={"retry-after": "10"}
-    )
+    llm_server.faults(status=429, headers={"retry-after": "10"})
     async with AsyncClient(base_url=llm_server.base_url) as client:
         left = await _cancelled_once(client, lambda: client.pool.gate.waiting == 1)
 
@@ -62,7 +60,9 @@ async def test_cancelling_a_queued_call(llm_server):
     """FC-RT-06 (c): a queued call leaves the queue; the server never hears of it."""
     async with AsyncClient(base_url=llm_server.base_url, pool=ONE) as client:
         first = asyncio.ensure_future(client.chat.completions.create(model="m", messages=message(1)))
-        left = await _cancelled_once(client, lambda: client.pool.gate.waiting == 1 and llm_server.stats()["arrived"] == 1)
+        left = await _cancelled_once(
+            client, lambda: client.pool.gate.waiting == 1 and llm_server.stats()["arrived"] == 1
+        )
 
         assert left < 0.5
         assert llm_server.stats()["arrived"] == 1
@@ -97,7 +97,9 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("where", ["send", "park"])
 def test_a_real_interrupt_gets_through(llm_server, where):
     """FC-RT-06: SIGINT while a thread waits for the answer, or for its turn: KeyboardInterrupt, slot and place given back."""
-    child = subprocess.Popen([sys.executable, "-c", SCRIPT, llm_server.base_url, where], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, llm_server.base_url, where], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert child.stdout.readline().strip() == "ready"
         assert until(lambda: llm_server.stats()["arrived"] == 1, 5)

@@ -15,7 +15,21 @@ from llm_client import (
     RateLimitError,
     StreamInterruptedError,
 )
-from tests.virtual import DONE, IDLE, Bench, FaultKind, answer, completion, delta, error_body, event, fault, silence, sse, status
+from tests.virtual import (
+    DONE,
+    IDLE,
+    Bench,
+    FaultKind,
+    answer,
+    completion,
+    delta,
+    error_body,
+    event,
+    fault,
+    silence,
+    sse,
+    status,
+)
 
 BUSY = error_body("The engine is currently busy", 503, "Service Unavailable")
 
@@ -145,7 +159,7 @@ def test_a_wait_past_the_deadline_is_raised_at_once():
 
 def test_the_deadline_covers_attempts_and_waits():
     """Attempt time-outs do not stretch the deadline; the error says which budget ran out."""
-    bench = Bench(profile={"timeouts": {"attempt": 1.0}, "retry": {"attempts": 3}}, server=None or Bench_silent)
+    bench = Bench(profile={"timeouts": {"attempt": 1.0}, "retry": {"attempts": 3}}, server=never_answering)
     result = bench.start(deadline=1.5)
     bench.run()
 
@@ -156,7 +170,7 @@ def test_the_deadline_covers_attempts_and_waits():
     assert "1.5 s" in str(result.error)
 
 
-def Bench_silent(world):
+def never_answering(world):
     from tests.virtual import Server
 
     return Server(world, silence)

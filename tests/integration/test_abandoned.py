@@ -27,7 +27,9 @@ def test_a_dropped_stream_lets_the_parked_call_start(llm_server, waiter, holder)
     freed = {}
 
     async def wait_async():
-        task = asyncio.ensure_future(AsyncClient(pool).chat.completions.create(model="m", messages=message(2), stream=True))
+        task = asyncio.ensure_future(
+            AsyncClient(pool).chat.completions.create(model="m", messages=message(2), stream=True)
+        )
         while not task.done():
             await asyncio.sleep(0.005)
         await (await task).close()
@@ -145,7 +147,7 @@ async def test_the_sync_client_raises_where_it_would_deadlock(llm_server):
     task = asyncio.ensure_future(client.chat.completions.create(model="m", messages=message()))
     await asyncio.sleep(0.1)
 
-    with pytest.raises(RuntimeError, match="would deadlock: .*use AsyncClient here"):
+    with pytest.raises(RuntimeError, match=r"would deadlock: .*use AsyncClient here"):
         Client(pool).chat.completions.create(model="m", messages=message())
 
     await task

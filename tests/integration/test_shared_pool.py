@@ -62,7 +62,9 @@ def _thread(pool, calls, done):
     for number in range(calls):
         try:
             if number % 10 == 0:
-                with client.chat.completions.create(model="m", messages=message(number), max_tokens=2, stream=True) as stream:
+                with client.chat.completions.create(
+                    model="m", messages=message(number), max_tokens=2, stream=True
+                ) as stream:
                     list(stream)
             else:
                 client.chat.completions.create(model="m", messages=message(number), max_tokens=2)

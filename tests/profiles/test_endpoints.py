@@ -2,7 +2,7 @@
 
 import pytest
 from llm_client.profiles import merge
-from llm_client.profiles.pool_types import DIALECTS, WITH_PRIORITY, Rate, ScopeLimits
+from llm_client.profiles.pool_types import DIALECTS, WITH_PRIORITY, Rate
 from llm_client.wire import dialects
 from tests.profiles.helpers import endpoint, endpoint_mistakes, pool, pool_mistakes, read
 

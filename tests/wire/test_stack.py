@@ -93,6 +93,6 @@ def test_case(raw):
         if expect["outcome"] == "ok":
             assert result.ok
         else:
-            assert outcome.kind == result.error.kind or outcome.kind == "deadline"
+            assert outcome.kind in {result.error.kind, "deadline"}
             assert result.error.retry_after == (None if outcome.hint is None else outcome.hint.seconds)
         assert sum(bench.idle().values()) == 0
