@@ -85,6 +85,7 @@ class Client:
         # Loaded now rather than by the first call: a fork in the middle of an import leaves its lock held for ever.
         import_module("llm_client.client.resources")
         import_module("llm_client.transport.sync")
+        import_module("llm_client.transport.family").load(view.pool.file.pool.http.family)
         self._settings = view
         self._route = Route(view)
         self.chat = Chat(view)
