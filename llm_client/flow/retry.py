@@ -13,6 +13,10 @@ from llm_client.flow.hedge import hedged
 from llm_client.flow.run import Failed, Reply, Run
 from llm_client.model import Kind
 
+# Seconds for which a call waits for the others rather than go back to an endpoint that is going: about as long as
+# servers take to finish what they have.
+ASIDE = 5.0
+
 
 def with_retry(run: Run) -> Flow[Reply]:
     """Run attempts until one answers, or trying again is no use.
@@ -57,7 +61,8 @@ def _weigh(run: Run, ticket: Ticket, failed: Failed) -> None:
     why = verdict.reason.value.replace("_", " ") if isinstance(verdict, Stop) else ""
     if not run.call.replayable:
         why = "the request body cannot be sent twice"
-    elif not why and not free and not run.services.gate.retry_allowed(now):
+    aside = not why and _sidesteps(run, ticket, failed)
+    if not why and not free and not aside and not run.services.gate.retry_allowed(now):
         why = "retry budget"
     if why or isinstance(verdict, Stop):
         if outcome.kind is Kind.DEADLINE:
@@ -69,8 +74,11 @@ def _weigh(run: Run, ticket: Ticket, failed: Failed) -> None:
     ticket.barred_by = "retry_after" if outcome.hint is not None else "backoff"
     until = now + verdict.after
     ticket.expires = min(run.deadline, until + run.plan.max_wait)
-    for name in _barred(run, ticket, failed):
-        ticket.not_before[name] = until
+    if aside:
+        ticket.not_before[failed.endpoint] = max(until, now + ASIDE)
+    else:
+        for name in _barred(run, ticket, failed):
+            ticket.not_before[name] = until
     if run.services.listening:
         run.emit(
             RetryScheduled(
@@ -83,6 +91,23 @@ def _weigh(run: Run, ticket: Ticket, failed: Failed) -> None:
                 refusal=verdict.refusal,
             )
         )
+
+
+def _sidesteps(run: Run, ticket: Ticket, failed: Failed) -> bool:
+    """Tell whether the endpoint is going or gone while another one is well that has not failed this call.
+
+    A replica that shuts down says 503 to whatever reaches it; one that dies takes along all that it worked on, at
+    once. Neither may use up the budget that stands between a failing server and a storm of repetitions. It stays
+    bounded: each endpoint is left like this once per call, and attempts are counted as ever.
+    """
+    outcome = failed.outcome
+    going = outcome.kind is Kind.UNAVAILABLE and outcome.status in {None, 503}
+    died = outcome.kind is Kind.STREAM_INTERRUPTED and outcome.status is None
+    if not (going or died) or not outcome.sent or not outcome.elsewhere:
+        return False
+    now = run.now()
+    others = set(ticket.stations) - {record.endpoint for record in run.records if record.kind is not None}
+    return any(each.name in others and each.ready_at(now) <= now for each in run.services.gate.stations)
 
 
 def _barred(run: Run, ticket: Ticket, failed: Failed) -> tuple[str, ...]:

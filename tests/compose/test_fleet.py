@@ -6,9 +6,9 @@ import random
 from collections import Counter
 
 import pytest
-from llm_client import InternalServerError
+from llm_client import InternalServerError, StreamInterruptedError
 from llm_client.drivers.virtual import World
-from tests.virtual import IDLE, Bench, Server, SlotServer, answer, error_body, status
+from tests.virtual import IDLE, Bench, FaultKind, Server, SlotServer, answer, error_body, fault, status
 
 BOOM = error_body("boom")
 
@@ -127,14 +127,18 @@ def test_unequal_speeds(clients, bound, seed):
     assert percentile(firsts, 0.95) <= bound
 
 
+def up_and_down(server, exchange):
+    """Work for five seconds, fail for five."""
+    (status(500, BOOM) if server.world.now % 10.0 >= 5.0 else answer(0.2))(server, exchange)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_flapping_endpoint_is_asked_less_and_less(seed):
     """5 s up, 5 s down, and another beside it: after the third cycle at most 10 % meet the down phase (S22)."""
 
     def flapping(world):
-        good, bad = answer(0.2), status(500, BOOM)
         made = Server(world)
-        made.defaults["a"] = lambda server, exchange: (bad if world.now % 10.0 >= 5.0 else good)(server, exchange)
+        made.defaults["a"] = up_and_down
         return made
 
     bench = Bench(hosts=("a", "b"), server=flapping, seed=seed)
@@ -151,9 +155,7 @@ def test_a_flapping_endpoint_is_asked_less_and_less(seed):
 def test_a_flapping_endpoint_alone_fails_few():
     """Nobody else to go to: calls wait, the open time grows, few meet the down phase (S22)."""
     bench = Bench()
-    good, bad = answer(0.2), status(500, BOOM)
-    world = bench.world
-    bench.server.default = lambda server, exchange: (bad if world.now % 10.0 >= 5.0 else good)(server, exchange)
+    bench.server.default = up_and_down
     for n in range(10 * 120):
         bench.at(n / 10)
     bench.run()
@@ -164,6 +166,64 @@ def test_a_flapping_endpoint_alone_fails_few():
     assert max(times) >= 8 * min(times)
     assert len(down) <= 0.1 * len(sent)
     assert sum(each.ok for each in bench.results) >= 0.99 * len(bench.results)
+
+
+class Restarting(SlotServer):
+    """A replica that can go down: `term` says 503 to newcomers until its work is done, `kill` drops everything."""
+
+    def __init__(self, world, slots, seconds):
+        super().__init__(world, slots, 20, seconds)
+        self.state = "up"
+        self.open = []
+
+    def receive(self, exchange):
+        if self.state == "up":
+            self.open.append(exchange)
+            super().receive(exchange)
+        elif self.state == "draining":
+            status(503, error_body("The server is shutting down. Send the request elsewhere."))(self, exchange)
+        else:
+            fault(FaultKind.CONNECT_REFUSED, after=0.001, sent=False)(self, exchange)
+
+    def turn(self, state):
+        self.state = state
+        if state == "killed":
+            for exchange in self.open:
+                exchange.fail(FaultKind.EOF if exchange.status else FaultKind.RESET)
+            self.busy = 0
+            self.line.clear()
+            self._finish = lambda exchange: None
+        elif state == "up":
+            self.__dict__.pop("_finish", None)
+            self.open.clear()
+
+
+@pytest.mark.parametrize("how", ["term", "kill"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rolling_restart_in_virtual_time(how, seed):
+    """Four replicas with 16 slots at 60 % load, each down for 3 s: no call is lost but streams that had begun."""
+    hosts, world, slots, seconds = ("a", "b", "c", "d"), World(), 16, 1.0
+    servers = {name: Restarting(world, slots, seconds) for name in hosts}
+    fleet = Fleet(world, servers)
+    bench = Bench(hosts=hosts, world=world, server=lambda _: fleet, seed=seed, profile={"deadline": 30.0})
+    at = 5.0
+    for server in servers.values():
+        if how == "term":
+            world.at(at, server.turn, "draining")
+            at += 10.0  # as long as a drain may take
+        world.at(at, server.turn, "killed")
+        world.at(at + 3.0, server.turn, "up")
+        at += 3.5
+    rng = random.Random(seed)
+    results = [
+        bench.at(when, stream=n % 3 == 0) for n, when in enumerate(poisson(rng, 0.6 * 4 * slots / seconds, at + 2.0))
+    ]
+    bench.run()
+    lost = [each for each in results if not each.ok]
+
+    assert all(isinstance(each.error, StreamInterruptedError) and each.text for each in lost)
+    assert not lost if how == "term" else len(lost) <= 4 * slots
+    assert bench.idle() == IDLE
 
 
 def open_by_rate(bench, seconds=60.0):
