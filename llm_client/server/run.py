@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -102,9 +102,22 @@ class Server(uvicorn.Server):
 
 def raise_file_limit() -> None:
     """Allow as many open sockets as the system lets us have."""
+    if sys.platform == "win32":
+        return  # has no such limit
+    import resource
+
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where it is installed: it carries more connections."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def serve(settings: Settings, ready: Callable[[Server], None]) -> None:
@@ -116,7 +129,7 @@ def serve(settings: Settings, ready: Callable[[Server], None]) -> None:
     """
     raise_file_limit()
     server = Server(settings, ready)
-    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(server.serve())
 
 
@@ -138,7 +151,7 @@ def running(settings: Settings, *, timeout: float = 10.0) -> Iterator[Server]:
 
     def work() -> None:
         try:
-            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
                 runner.run(server._serve())  # noqa: SLF001 - `serve` would take over the signals of the main thread
         except BaseException as error:  # noqa: BLE001 - told to the thread that started us
             failure.append(error)
