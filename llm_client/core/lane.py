@@ -214,6 +214,8 @@ class Lane:
                 continue
             if now - oldest.arrived < PATIENCE * (oldest.deadline - oldest.arrived):
                 continue
+            if not supply[priority]:
+                continue  # nobody went yet: nothing is known
             clearing = supply[priority] - line.arrivals.per_second(now)
             wait = len(line) / clearing if clearing > 0.0 else inf
             if now + wait + service > oldest.deadline:

@@ -88,7 +88,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(count=st.integers(1, 3), ceilings=st.booleans(), size=st.sampled_from([0, 3, 1000]))
     def begin(self, count, ceilings, size):
-        stations = [station(f"s{n}", n + 1, failures=3) for n in range(count)]
+        stations = [station(f"s{n}", n + 1, failures=1) for n in range(count)]
         self.rig = Rig(
             *stations, size=size, ageing=inf, lifo_after=inf, ceilings=(1.0, 0.9, 0.7, 0.5) if ceilings else None
         )
@@ -438,6 +438,21 @@ def test_few_that_wait_behind_a_pause_are_not_given_up():
         rig.answer(each)
 
     assert [each.state for each in waiting] == [State.GRANTED] * 4
+
+
+def test_nobody_is_given_up_before_anybody_went():
+    """Without a single grant there is no rate to foresee a wait from: all wait as long as they may."""
+    rig = Rig(station(limit=1))
+    full(rig, 1)
+    waiting = [rig.enter(lasts=30.0, stream=True) for _ in range(5)]
+    for _ in range(290):
+        rig.wait(0.1)
+
+    assert [each.state for each in waiting] == [State.WAITING] * 5
+
+    rig.wait(1.1)
+
+    assert [each.reason for each in waiting] == [Kind.DEADLINE] * 5
 
 
 def test_a_short_deadline_turns_its_line_sooner():
