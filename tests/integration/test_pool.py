@@ -62,9 +62,9 @@ async def load(client, rate, stop, seed=1):
                     got = [chunk async for chunk in chunks]
                 return ("stream", "ok" if got else "empty")
             done = await client.chat.completions.create(model="m", messages=message(number), max_tokens=8)
-            return ("plain", "ok" if done.text else "empty")
         except LLMClientError as error:
             return ("stream" if stream else "plain", type(error).__name__)
+        return ("plain", "ok" if done.text else "empty")
 
     while not stop.is_set():
         tasks.append(asyncio.ensure_future(one(len(tasks))))
