@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from llm_client.cli.exercise import Act, Shape, built_in, classic, naive
 from llm_client.cli.reference import ReferenceServer
+from llm_client.cli.report import Sample, Sampler, page
 from llm_client.cli.timeline import LEGEND, table, timeline
 
 # What the third act promises.
@@ -25,6 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fast", action="store_true", help="a tenth of the time; then only counts and transitions are judged"
     )
+    parser.add_argument("--report", metavar="FILE", help="draw queue, refusals and circuit over time (HTML)")
     parser.add_argument("--no-timeline", action="store_true", help="tables only")
 
 
@@ -38,12 +41,14 @@ def run(options: argparse.Namespace) -> int:
     )
     words = ("--queue", str(shape.queue), "--workers", str(shape.workers), "--seconds", str(shape.seconds))
     broken: list[str] = []
+    played: list[tuple[Act, Sequence[Sample]]] = []
     for number, play in enumerate((naive, classic, built_in), 1):
-        with ReferenceServer(*words) as server:
+        with ReferenceServer(*words) as server, Sampler(server, max(0.02, shape.seconds / 10)) as sampler:
             if play is classic:
                 act = asyncio.run(classic(shape, server, reset=10.0 * scale))
             else:
                 act = asyncio.run(play(shape, server))
+        played.append((act, sampler.samples))
         print(f"Act {number}: {act.title}")
         print("\n".join(table(act)))
         if not options.no_timeline:
@@ -51,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
             print(LEGEND)
         print(flush=True)
         broken += [f"act {number}: {promise}" for promise in _broken(play.__name__, act, fast=options.fast)]
+    if options.report:
+        Path(options.report).write_text(page(played), encoding="utf-8")
+        print(f"Drawn in {options.report}")
     for line in broken:
         print(f"PROMISE BROKEN, {line}", file=sys.stderr)
     if not broken:

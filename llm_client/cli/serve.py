@@ -19,4 +19,4 @@ def run(options: argparse.Namespace) -> int:
         try:
             return server.wait()
         except KeyboardInterrupt:
-            server.terminate()
+            continue  # the server got the same signal and drains; a second one would end it at once
