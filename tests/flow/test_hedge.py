@@ -178,6 +178,34 @@ def test_an_open_circuit_is_no_place_for_a_hedge():
     assert hosts(made) == ["a"]
 
 
+def test_a_circuit_that_may_be_probed_is_no_place_either():
+    """Its open time is over: the next call may find out, a hedge may not."""
+    endpoints = [{"name": "a", "base_url": "http://a", "models": ["m"]}, {"name": "b", "base_url": "http://b"}]
+    made = Bench(pool={"endpoints": endpoints, "breaker": {"failures": 1, "open_for": 0.5}}, profile=URGENT)
+    made.server.script(status(500, error_body("boom")), host="b")
+    made.start(model="only b has it")
+    made.world.run(0.4)
+    made.server.requests.clear()
+    made.server.default = answer(5.0)
+    made.at(0.4)
+    made.world.run(3.0)
+
+    assert "a" in hosts(made)
+    assert made.pool.endpoints[1].breaker.probing <= 1  # the retry of the call that only b serves
+    assert len([at for at in made.server.times("b") if at >= 1.4]) == 0
+
+
+def test_no_second_after_the_first_content_that_nobody_saw():
+    """A plain call that is streamed under the hood has begun when its first content is there."""
+    made = Bench(hosts=("a", "b"), profile={**URGENT, "measure_first_token": True})
+    made.server.default = sse((0.5, delta("a")), (5.0, delta(finish="stop") + DONE))
+    result = made.start()
+    made.run()
+
+    assert result.ok
+    assert len(made.server.requests) == 1
+
+
 def test_the_share_of_hedges_is_bounded():
     """Budget 0.1: of 200 slow calls at most 20 are sent twice."""
     made = bench(budget=0.1)
