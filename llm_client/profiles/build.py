@@ -113,8 +113,8 @@ def backpressure(values: dict[str, Any], place: Place) -> Any:
 
 
 # Load ratios of the queue; and latency over its target.
-DEPTH: Final = {"watch": 0.5, "refuse": 0.8}
-LATENCY: Final = {"watch": 1.0, "refuse": 1.5, "target": 2.0, "window": 100}
+DEPTH: Final[Mapping[str, Any]] = {"watch": 0.5, "refuse": 0.8}
+LATENCY: Final[Mapping[str, Any]] = {"watch": 1.0, "refuse": 1.5, "target": 2.0, "window": 100}
 
 
 def fallback(values: dict[str, Any], place: Place) -> Any:
