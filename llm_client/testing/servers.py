@@ -43,7 +43,7 @@ class Books:
         abandoned: requests that their client gave up.
         tokens, wasted: generated for answers, and for requests that were then given up.
         arrivals: when requests came, seconds.
-        firsts: seconds from a request's arrival to its first token, in the order of the first tokens.
+        firsts: of each first token when it was made, and how many seconds after its request came.
     """
 
     arrived: int = 0
@@ -53,7 +53,7 @@ class Books:
     tokens: float = 0.0
     wasted: float = 0.0
     arrivals: list[float] = field(default_factory=list)
-    firsts: list[float] = field(default_factory=list)
+    firsts: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -132,7 +132,7 @@ class SlotsServer:
         job.state, job.started = "running", now
         work = self.work(job)
         job.ends = now + work
-        self.books.firsts.append(now - job.arrived)
+        self.books.firsts.append((now, now - job.arrived))
         if job.stream:
             self.world.at(now + min(0.2 * work, 0.05), self._first, job)
         self.world.at(job.ends, self.finish, job)
@@ -257,7 +257,7 @@ class BatchServer(SlotsServer):
             self.world.at(self.world.now + 0.1, self._decode, job)
             return
         self._advance()
-        self.books.firsts.append(self.world.now - job.arrived)
+        self.books.firsts.append((self.world.now, self.world.now - job.arrived))
         if job.stream:
             self._soon(_begin, job)
         job.ends = self._clock + job.output

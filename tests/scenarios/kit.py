@@ -40,9 +40,9 @@ def amplification(report):
     return report.server.books.arrived / max(1, sum(each.sends > 0 for each in report.outcomes))
 
 
-def firsts(report):
+def firsts(report, begin):
     """Median and 95th percentile of seconds from a request's arrival at the server to its first token."""
-    ordered = sorted(report.server.books.firsts)
+    ordered = sorted(seconds for at, seconds in report.server.books.firsts if at >= begin)
     return quantile(ordered, 0.5), quantile(ordered, 0.95)
 
 
