@@ -283,13 +283,9 @@ class AdaptiveLimit:
         if slot.probe and self._ceiling.probing:
             self._ceiling.admitted()
             self._clean = 0
-        if (
-            slot.epoch == self.epoch
-            and self._ramp
-            and now >= self._hold
-            and self._limited_at >= slot.sent_at
-            and self._signal.brisk(slot, now, self.limit)
-        ):
+        if not self._ramp or slot.epoch != self.epoch or now < self._hold or self._limited_at < slot.sent_at:
+            return
+        if self._signal.brisk(slot, now, self.limit):
             self._goal = min(self._max, self._goal + 1.0, 2.0 * self.limit)
             if self.limit < 1.0:
                 self.limit = min(1.0, self._goal)

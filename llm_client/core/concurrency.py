@@ -27,21 +27,36 @@ class Slot:
         refusals: refusals the limit had counted when it was sent.
         seen: its first content arrived, `first_after` seconds after it was sent.
         open: not settled yet.
+        wait: seconds that it waited in the server, as far as known; this and the following are set with its sample.
+        delay: seconds until its first content, or until the whole answer.
+        output: tokens of its answer; 0.0 when unknown.
+        streamed: judged by its first content.
+        lost: given up unanswered, so it waited at least this long.
     """
 
     __slots__ = (
+        "delay",
         "epoch",
         "first_after",
         "held",
         "level",
+        "lost",
         "open",
+        "output",
         "probe",
         "prompt",
         "refusals",
         "seen",
         "sent_at",
         "stream",
+        "streamed",
+        "wait",
     )
+    delay: float
+    lost: bool
+    output: float
+    streamed: bool
+    wait: float
 
     def __init__(self, sent_at: float, level: int, stream: bool, prompt: float, epoch: int = 0) -> None:
         """Take a place; the adaptive limit fills in the rest."""

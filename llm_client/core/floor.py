@@ -76,7 +76,7 @@ class Floor:
         """Return the seconds of a delay that count as work, for a share of `limit` calls."""
         t = self._tuning
         steady = t.steady + t.steady_few / max(1, self._count)
-        if self._near >= 0.5 and self._apart <= steady * self._together + t.steady_least:
+        if self._near >= t.near_share and self._apart <= steady * self._together + t.steady_least:
             return self.base + t.scatter * sqrt(self._together)
         return min(self.base, t.base_share * limit * limit)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from llm_client.core.concurrency import Slot
 from llm_client.core.tuning import Tuning
-from llm_client.core.wait import AnswerWait, Sample, StreamWait
+from llm_client.core.wait import AnswerWait, StreamWait
 
 
 class Reading(NamedTuple):
@@ -45,9 +45,10 @@ class Signal:
     __slots__ = (
         "_answers",
         "_finished",
-        "_late",
+        "_finished_at",
         "_learn_at",
         "_learned",
+        "_least_share",
         "_least_wait",
         "_opened",
         "_streams",
@@ -65,12 +66,12 @@ class Signal:
         self._tuning = tuning
         self._streams = StreamWait(tuning)
         self._answers = AnswerWait(tuning)
-        self._window: list[Sample] = []
+        self._window: list[Slot] = []
         self._total_wait, self._least_wait = 0.0, inf  # of the window
         self._turn = 0  # which sample of a full window is the oldest
         self._opened = 0.0
         self._learned, self._learn_at = 0, 0.0
-        self._finished, self._late = 0, 0.0
+        self._finished, self._finished_at, self._least_share = 0, 0.0, 1.0
         self.late = False
         self.latency: float | None = None
         self.reaction: float | None = None
@@ -124,31 +125,35 @@ class Signal:
             grown_at: when the limit grew last.
         """
         delay = now - slot.sent_at
-        stream = slot.stream and not self.late
+        slot.delay = delay
+        slot.output = output
+        slot.streamed = stream = slot.stream and not self.late
+        slot.lost = False
         work = self._streams if stream else self._answers
-        wait = delay - work.per_output * output - work.per_prompt * slot.prompt
-        self._add(Sample(wait, delay, output, slot, stream, False))
+        slot.wait = delay - work.per_output * output - work.per_prompt * slot.prompt
+        self._add(slot)
         return self._close(now, delay if stream else self.latency or delay, limit, grown_at)
 
     def lost(self, slot: Slot, now: float, limit: float, grown_at: float) -> Reading | None:
         """Do the same with a call that was given up unanswered, if its age tells a long wait."""
-        age = now - slot.sent_at
-        stream = slot.stream and not self.late
-        wait = age - self._streams.per_prompt * slot.prompt if stream else self._answers.lost(slot, age)
-        if wait < self._tuning.alarm:
+        slot.delay = age = now - slot.sent_at
+        slot.output = 0.0
+        slot.streamed = stream = slot.stream and not self.late
+        slot.lost = True
+        slot.wait = age - self._streams.per_prompt * slot.prompt if stream else self._answers.lost(slot, age)
+        if slot.wait < self._tuning.alarm:
             return None
-        self._add(Sample(wait, age, 0.0, slot, stream, True))
+        self._add(slot)
         return self._close(now, age, limit, grown_at)
 
-    def _add(self, sample: Sample) -> None:
+    def _add(self, slot: Slot) -> None:
         window = self._window
         if len(window) < self._tuning.window_max:
-            window.append(sample)
-            wait = sample[0]
-            self._total_wait += wait
-            self._least_wait = min(self._least_wait, wait)
+            window.append(slot)
+            self._total_wait += slot.wait
+            self._least_wait = min(self._least_wait, slot.wait)
         else:
-            window[self._turn % len(window)] = sample
+            window[self._turn % len(window)] = slot
             self._turn += 1
 
     def _close(self, now: float, round_trip: float, limit: float, grown_at: float) -> Reading | None:
@@ -162,11 +167,11 @@ class Signal:
         lost = len([s for s in window if s.lost])
         # A call given up counts when most were: alone it may have been a long one.
         kept = window if 2 * lost >= n else [s for s in window if not s.lost]
-        streams = [s for s in kept if s.stream]
+        streams = [s for s in kept if s.streamed]
         if len(streams) >= min(t.few, len(kept)):
             verdict = self._streams.judge(streams, limit, self.latency)
         else:
-            verdict = self._answers.judge([s for s in kept if not s.stream], limit)
+            verdict = self._answers.judge([s for s in kept if not s.streamed], limit)
         wait, service, sure = verdict
         reading = Reading(
             wait=wait,
@@ -174,8 +179,8 @@ class Signal:
             target=self._target(service, limit) if sure else max(t.target_floor, t.alike_factor * service),
             sure=sure,
             least=t.floor if sure and lost < n else 1.0,
-            level=sum([s.slot.level for s in window]) / n,
-            fresh=len([s for s in window if s.slot.sent_at >= grown_at]) / n,
+            level=sum([s.level for s in window]) / n,
+            fresh=len([s for s in window if s.sent_at >= grown_at]) / n,
         )
         self.restart(now)
         return reading
@@ -189,17 +194,19 @@ class Signal:
     def _alarming(self, limit: float) -> bool:
         """Tell whether waits as long as these may be believed before the window is full."""
         answers = self._answers
-        if self._window[0].stream or answers.known or all(s.lost for s in self._window):
+        if self._window[0].streamed or answers.known or all(s.lost for s in self._window):
             return True
         return answers.per_output > 0.0 and limit <= self._tuning.blind_limit
 
     def _finish(self, slot: Slot, latency: float) -> None:
         """Note how late in a stream's life its first content came."""
         t = self._tuning
-        late = slot.first_after >= t.late_share * latency
         self._finished += 1
-        self._late += max(1.0 / self._finished, t.memory) * (late - self._late)
-        self.late = self._finished >= t.few and self._late >= t.late_most
+        # Queues come and go, and with them the share of the first content; the least share of the last minute stays.
+        at, self._finished_at = self._finished_at, slot.sent_at + latency
+        leaked = self._least_share + t.late_leak * (self._finished_at - at)
+        self._least_share = min(slot.first_after / latency if latency else 1.0, leaked)
+        self.late = self._finished >= t.few and self._least_share >= t.late_share
 
     def _learn(self, now: float) -> None:
         """Feed the histories no faster than they forget: at hundreds of answers a second each one is old news."""

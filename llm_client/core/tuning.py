@@ -43,9 +43,9 @@ class Tuning:
     worth_unseen: float = 2.0  # the Retry-After assumed at most where no ceiling is known
 
     # -- queueing delay
-    target: float = 1.5  # divided by sqrt(limit): small shares bear more, so shares converge (Swift, SIGCOMM 2020)
+    target: float = 1.35  # divided by sqrt(limit): small shares bear more, so shares converge (Swift, SIGCOMM 2020)
     target_min: float = 0.25
-    target_max: float = 1.5
+    target_max: float = 1.35
     target_floor: float = 0.05  # below it a timer tick of the server looks like a queue
     cut: float = 0.5  # smallest factor of one decrease
     fill: float = 0.5  # targets of queueing left after a decrease: some queue keeps the slots busy
@@ -69,7 +69,7 @@ class Tuning:
     memory: float = 0.03  # EWMA weight in means and variances of histories: the last 32 calls
     history: int = 64  # calls; fewer are noise, more are another load
     recent: int = 32  # calls among which a neighbour in send time is sought
-    learn_gap: float = 0.05  # seconds between two calls that the histories take, once they are full
+    learn_gap: float = 0.1  # seconds between two calls that the histories take, once they are full
     pairs: int = 128  # slopes in a median
     pairs_min: int = 12  # and no guess below
     pairs_new: int = 8  # since the last median, before it is taken again
@@ -82,14 +82,15 @@ class Tuning:
     floor_blocks: int = 16  # ... for this many blocks
     floor_few: int = 8  # calls in a block
     near: float = 0.25  # latencies between calls that were sent together
+    near_share: float = 0.3  # of the calls that must have had such a neighbour
     near_blind: float = 1.0  # the same in seconds while the latency is unknown
     steady: float = 1.7  # variance over minutes / variance among calls sent together; a queue in a fleet has 2.4-4
     steady_few: float = 8.0  # more tolerance while few calls were seen: this / calls
     steady_least: float = 1e-4  # variance (10 ms squared) that is nothing
     scatter: float = 1.5  # standard deviations of scattering work above the quick quarter
     base_share: float = 0.004  # times limit squared: the base allowed to a share that is not steady
-    late_share: float = 0.6  # of a stream's life before its first content ...
-    late_most: float = 0.9  # ... in this share of streams: they tell no more than plain answers
+    late_share: float = 0.75  # of every stream's life before its first content: they tell no more than plain answers
+    late_leak: float = 0.005  # per second, by which the least such share is forgotten
     explained: float = 0.25  # of the best median latency that tokens must account for, to tell work from waiting
     alike_noise: float = 2.0  # standard errors of the median
     alike_factor: float = 2.0  # above the best median: only then congested when all answers are alike

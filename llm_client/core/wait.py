@@ -11,26 +11,6 @@ from llm_client.core.slope import Slope
 from llm_client.core.tuning import Tuning
 
 
-class Sample(NamedTuple):
-    """One call that came back, or that was given up after a long wait.
-
-    Attributes:
-        wait: delay less the work that tokens explain, seconds; not yet less the floor.
-        delay: seconds until the first content, or until the whole answer.
-        output: tokens of the answer; 0.0 when unknown.
-        slot: the call.
-        stream: judged by its first content.
-        lost: given up unanswered, so it waited at least this long.
-    """
-
-    wait: float
-    delay: float
-    output: float
-    slot: Slot
-    stream: bool
-    lost: bool
-
-
 class Verdict(NamedTuple):
     """What the samples of a window say.
 
@@ -72,7 +52,7 @@ class StreamWait:
         """Return what of one delay is queueing."""
         return delay - self.per_prompt * slot.prompt - self._floor.allowance(limit)
 
-    def judge(self, samples: list[Sample], limit: float, latency: float | None) -> Verdict:
+    def judge(self, samples: list[Slot], limit: float, latency: float | None) -> Verdict:
         """Read a window; `latency` is that of whole answers."""
         self.per_prompt = prefill(self._prompts, self._tuning)
         waits = sorted([s.wait for s in samples])
@@ -132,7 +112,7 @@ class AnswerWait:
         """Tell whether an answer among alike ones came back about as fast as the best."""
         return self.known or latency <= self._tuning.alike_factor * self._best
 
-    def judge(self, samples: list[Sample], limit: float) -> Verdict:
+    def judge(self, samples: list[Slot], limit: float) -> Verdict:
         """Read a window."""
         t = self._tuning
         delays = sorted([s.delay for s in samples])
@@ -153,7 +133,7 @@ class AnswerWait:
         noise = 1.25 * sqrt(sum([(d - mean) ** 2 for d in delays])) / len(delays)
         return Verdict(max(0.0, median - t.alike_noise * noise - self._best), self._best, sure=False)
 
-    def _told(self, samples: list[Sample], limit: float) -> float:
+    def _told(self, samples: list[Slot], limit: float) -> float:
         self.per_prompt = prefill(self._prompts, self._tuning)
         short, scale = self._tuning.short, self._outputs.mean
         weighed = total = squares = plain = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llm_client.core.adaptive import AdaptiveLimit
 from tests.core.des import INF, Batch, Bucket, Call, Process, Slots, World
@@ -44,7 +44,6 @@ class Burst:
     outage: tuple[float, float, int] | None = None  # start, length, places left
     bucket: tuple[float, int, bool] | None = None  # rate, burst, tells Retry-After
     first: tuple[float, float, float] | None = None  # seconds of first content: mean, sigma, share of the work
-    prompt: tuple[float, float] = (100.0, 0.0)  # tokens: mean, sigma
 
     def run(self, seed, *, stream, limit=adaptive, horizon=3000.0):
         """Return what came of it: span (makespan / ideal), sends per answer, and more."""
@@ -72,11 +71,10 @@ class Burst:
             work = lognormal(world.rng, self.service, self.sigma) if self.sigma else self.service
             size = lognormal(world.rng, 1.0, self.unexplained) if self.unexplained else work / self.service
             output = max(1, round(200 * size)) if self.told else 200
-            work += self.intercept * (lognormal(world.rng, 1.0, 0.4))
+            if self.intercept:
+                work += self.intercept * lognormal(world.rng, 1.0, 0.4)
             works.append(work)
-            fleet[i % self.processes].queue.append(
-                Call(0.0, INF, output, lognormal(world.rng, *self.prompt) if self.prompt[1] else self.prompt[0], work)
-            )
+            fleet[i % self.processes].queue.append(Call(0.0, INF, output, 100, work))
         ideal = server.capacity(works)
         for process in fleet:
             world.at(world.rng.uniform(0.0, 0.01) if self.processes > 1 else 0.0, process.pump)
@@ -258,13 +256,19 @@ BURSTS = {
     "S1Q0": Burst(slots=1, queue=0, calls=100),
     "S2Q0": Burst(slots=2, queue=0, calls=150),
     "S256Q0": Burst(slots=256, queue=0, calls=10000, cpu=(0.0002, 0.0002)),
+    # Work that is no queue: a first content that takes its time, hidden thought, a gateway that buffers, answers whose
+    # time their tokens do not explain.
     "base": Burst(slots=256, queue=NEVER, calls=3000, service=5.0, sigma=0.5, first=(0.8, 0.0, 0.0)),
     "base-noisy": Burst(slots=256, queue=NEVER, calls=3000, service=5.0, sigma=0.5, first=(0.8, 0.5, 0.0)),
     "base-slow": Burst(slots=256, queue=NEVER, calls=3000, service=10.0, sigma=0.5, first=(3.0, 0.3, 0.0)),
+    "base-q64": Burst(slots=64, queue=64, calls=1000, service=5.0, sigma=0.5, first=(0.8, 0.3, 0.0)),
     "hidden": Burst(slots=256, queue=NEVER, calls=3000, service=10.0, sigma=0.7, first=(0.5, 0.5, 0.8)),
+    "hidden-q64": Burst(slots=64, queue=64, calls=1000, service=10.0, sigma=0.7, first=(0.5, 0.5, 0.8)),
     "buffered": Burst(slots=256, queue=NEVER, calls=3000, service=5.0, sigma=0.7, first=(0.5, 0.5, 1.0)),
-    "base64": Burst(slots=64, queue=64, calls=1000, service=5.0, sigma=0.5, first=(0.8, 0.3, 0.0)),
-    "hidden64": Burst(slots=64, queue=64, calls=1000, service=10.0, sigma=0.7, first=(0.5, 0.5, 0.8)),
+    "intercept": Burst(slots=64, queue=64, calls=3000, service=5.0, sigma=0.5, intercept=1.0),
+    "constant-0.2s": Burst(unexplained=0.8),
+    "constant-2s": Burst(unexplained=0.8, service=2.0),
+    "constant-5s": Burst(slots=64, queue=NEVER, calls=1500, unexplained=0.8, service=5.0),
     "RA30": Burst(calls=2000, retry_after=30.0, outage=(10.0, 0.3, 4)),
     "RA30-start": Burst(slots=64, queue=64, calls=6000, retry_after=30.0, outage=(0.0, 0.3, 4)),
     "A x4": Burst(calls=1600, processes=4),
@@ -276,6 +280,10 @@ BURSTS = {
     "hosted-8s": Burst(slots=10, queue=0, calls=1000, service=8.0, sigma=0.5, bucket=(10.0, 20, True)),
     "hosted-1s-silent": Burst(slots=10, queue=0, calls=1000, service=1.0, sigma=0.5, bucket=(10.0, 20, False)),
 }
+for _name in "ABCDE":  # harsher rigs
+    BURSTS[f"{_name} late-slot"] = replace(BURSTS[_name], lag=0.008)  # a slot is freed 8 ms after the answer
+    BURSTS[f"{_name} wan"] = replace(BURSTS[_name], way=(0.03, 0.05))  # round trips of 60 to 100 ms
+    BURSTS[f"{_name} cpu"] = replace(BURSTS[_name], cpu=(0.001, 0.001))  # 2 ms of client CPU per call
 OPEN = {
     "S1": Open(load=0.8),
     "S2": Open(load=1.5),
@@ -286,25 +294,8 @@ OPEN = {
     "F64": Open(load=2.0, processes=64),
     "U4": Open(load=2.0, queue=NEVER),
     "U64": Open(load=2.0, processes=64, queue=NEVER),
+    "L1": Open(processes=1, prompts=((0.0, 8000.0),)),
+    "L1-low": Open(load=0.8, processes=1, prompts=((0.0, 8000.0),)),
+    "L4": Open(prompts=((0.0, 8000.0),)),
     "S5": Open(load=1.2, seconds=900.0, prompts=((0.0, 500.0), (450.0, 2500.0))),
 }
-BURSTS["base-long"] = Burst(slots=256, queue=NEVER, calls=15000, service=5.0, sigma=0.5, first=(0.8, 0.5, 0.0))
-BURSTS["cloud"] = Burst(
-    slots=1000, queue=0, calls=12000, service=5.0, sigma=0.5, first=(0.8, 0.5, 0.0), cpu=(0.0001, 0.0001)
-)
-
-BURSTS["plain-base"] = Burst(
-    slots=256, queue=NEVER, calls=15000, service=5.0, sigma=0.5, intercept=1.0, first=(0.8, 0.5, 0.0)
-)
-BURSTS["plain-base64"] = Burst(
-    slots=64, queue=64, calls=3000, service=5.0, sigma=0.5, intercept=1.0, first=(0.8, 0.5, 0.0)
-)
-OPEN["L4"] = Open(load=1.5, prompts=((0.0, 8000.0),))
-OPEN["L1"] = Open(load=1.5, processes=1, prompts=((0.0, 8000.0),))
-OPEN["L1-low"] = Open(load=0.8, processes=1, prompts=((0.0, 8000.0),))
-
-BURSTS["const-0.2s"] = Burst(unexplained=0.8)
-BURSTS["const-2s"] = Burst(unexplained=0.8, service=2.0)
-BURSTS["const-5s"] = Burst(slots=64, queue=64, calls=1500, unexplained=0.8, service=5.0)
-BURSTS["const-5s-unbounded"] = Burst(slots=64, queue=NEVER, calls=1500, unexplained=0.8, service=5.0)
-BURSTS["const-5s-S2"] = Burst(slots=2, queue=4, calls=100, unexplained=0.8, service=5.0)
