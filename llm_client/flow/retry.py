@@ -34,7 +34,8 @@ def with_retry(run: Run) -> Flow[Reply]:
         try:
             permit = yield from admit(run, ticket)
         except (RejectedError, DeadlineExceededError) as error:
-            raise _last_word(run, error) from run.last
+            word = _last_word(run, error)
+            raise word from (error if word is run.last else run.last)
         rule = run.plan.hedge
         result = yield from (attempt(run, permit) if rule is None else hedged(run, permit, rule))
         if isinstance(result, Reply):
