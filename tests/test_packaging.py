@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "llm_client"
 
 CALL = ".chat.completions.create(model='m', messages=[{'role': 'user', 'content': 'apples'}])"
-BASE = {"httpx", "pybreaker", "pydantic", "pyyaml", "tenacity"}
+BASE = {"httpx", "pybreaker", "pydantic", "pyyaml", "sniffio", "tenacity"}
 CONSUMER = """
 from typing import assert_type
 from llm_client import AsyncClient, Client, LLMClientError, Pool, StreamInterruptedError
