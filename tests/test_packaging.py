@@ -230,8 +230,8 @@ def test_importing_leaves_optional_and_late_parts_alone():
     assert loaded & late == set()
 
 
-def test_importing_costs_little_more_than_the_libraries_it_stands_on():
-    """Median of five, in processor seconds: 0.3, or on a slow machine three times what its libraries take."""
+def test_importing_costs_less_than_the_libraries_it_stands_on():
+    """Median of five, in processor seconds: less than the libraries it loads later."""
     code = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
 
     def measured(what: str) -> float:
@@ -241,4 +241,4 @@ def test_importing_costs_little_more_than_the_libraries_it_stands_on():
     theirs, ours = (statistics.median(column) for column in zip(*pairs, strict=True))
     print(f"import httpx, pydantic: {theirs:.3f} s; import llm_client: {ours:.3f} s")
 
-    assert ours <= max(0.3, 3 * theirs)
+    assert ours <= theirs
