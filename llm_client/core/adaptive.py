@@ -247,7 +247,7 @@ class AdaptiveLimit:
             return self._next_grow
         t, ceiling = self._tuning, self._ceiling
         cap = ceiling.cap(now)
-        if not self._ramp and not self._worth(now, backlog, inf if ceiling.level == inf else t.worth_unseen):
+        if not self._ramp and not self._worth(now, backlog, inf if ceiling.level == inf else t.worth_below):
             return inf
         if self.limit + 1.0 <= cap + 1e-9 or (self._worth(now, backlog, inf) and self._probe(now)):
             self.limit = min(self._goal, self.limit + 1.0)

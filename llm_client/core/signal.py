@@ -203,8 +203,9 @@ class Signal:
         t = self._tuning
         self._finished += 1
         # Queues come and go, and with them the share of the first content; the least share of the last minute stays.
-        at, self._finished_at = self._finished_at, slot.sent_at + latency
-        leaked = self._least_share + t.late_leak * (self._finished_at - at)
+        now = slot.sent_at + latency
+        leaked = self._least_share + t.late_leak * max(0.0, now - self._finished_at)
+        self._finished_at = now
         self._least_share = min(slot.first_after / latency if latency else 1.0, leaked)
         self.late = self._finished >= t.few and self._least_share >= t.late_share
 

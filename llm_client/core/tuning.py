@@ -17,7 +17,7 @@ class Tuning:
 
     # -- ramp
     silence: float = 0.1  # without an answer, `start` more may go; doubles each time, so 40 after 26 s, not thousands
-    growth_gap: float = 0.02  # between two growing sends, at most; else one per round trip / limit
+    growth_gap: float = 0.02  # seconds between two growing sends, at most; else one per round trip / limit
     growth_gap_min: float = 0.001  # a refusal on loopback takes 2-5 ms, so a ramp overshoots by 1-5 calls
 
     # -- refusals
@@ -28,37 +28,37 @@ class Tuning:
     strikes: int = 2  # refused replacements in a row that mean "you", no longer "the surplus"
     lapse: float = 60.0  # a Retry-After that ended this long ago says nothing about the next one
     silence_jitter: float = 0.25  # of Retry-After, added to a full silence so that a fleet returns spread out
-    silence_jitter_min: float = 0.1
+    silence_jitter_min: float = 0.1  # seconds; a Retry-After of a second needs spreading too
     blind_base: float = 0.5  # silence when nothing of ours is served and no time is named; doubles
-    blind_cap: float = 20.0
+    blind_cap: float = 20.0  # the longest wait of a refused call, too
 
     # -- probes above the known ceiling
-    probe_gap: float = 2.0  # doubles when refused
-    probe_gap_max: float = 5.0
+    probe_gap: float = 2.0  # seconds; doubles when refused
+    probe_gap_max: float = 5.0  # a server that grew is noticed within seconds
     probe_answers: float = 40.0  # and no more than one probe per this many answers: 1.025 sends in the long run
     probe_rounds: float = 10.0  # ... or this many rounds of the limit, if fewer
     probe_poll: float = 0.02  # of the gap: how often a limit under the cap asks again
     worth: float = 2.0  # growth pays when the queue outlasts this many Retry-Afters; else the refused call ends last
     retry_after_assumed: float = 1.0  # seconds, where the server has not said: the shortest that servers send
-    worth_unseen: float = 2.0  # the Retry-After assumed at most where no ceiling is known
+    worth_below: float = 2.0  # seconds of Retry-After that count at most below a known ceiling: room was there
 
     # -- queueing delay
     target: float = 1.35  # divided by sqrt(limit): small shares bear more, so shares converge (Swift, SIGCOMM 2020)
-    target_min: float = 0.25
-    target_max: float = 1.35
+    target_min: float = 0.25  # shorter waits drown in the scatter of first contents
+    target_max: float = 1.2  # at 1.5 the median of 64 processes waited a tenth longer, at 1.1 16 shared less fairly
     target_floor: float = 0.05  # below it a timer tick of the server looks like a queue
-    cut: float = 0.5  # smallest factor of one decrease
+    cut: float = 0.5  # smallest factor of one decrease: a window may be wrong, two seldom are
     fill: float = 0.5  # targets of queueing left after a decrease: some queue keeps the slots busy
     calm: float = 0.7  # of the target: below it growth, above it none
     add: float = 0.5  # growth per window: add + scale * limit, doubling while clean ...
-    scale: float = 0.02
+    scale: float = 0.02  # growth in proportion keeps unequal shares unequal: at 0.1 plain fleets had Jain 0.7
     accelerate: float = 0.4  # ... up to this share of the limit
-    clean_max: int = 8
+    clean_max: int = 8  # doublings; 2 ** 8 is beyond every cap
 
     # -- window
     full: int = 16  # answers
     few: int = 4  # answers that suffice after `least` seconds and a round trip
-    least: float = 0.5
+    least: float = 0.5  # seconds; four answers in less are one burst of the server's
     window_max: int = 64  # of a round trip with more answers the last ones decide
     seen: float = 0.5  # share that must have been sent after the last growth, else growth outruns its own echo
     alarm: float = 2.0  # two answers are a window when both waited this long
@@ -100,9 +100,9 @@ class Tuning:
     pace: float = 0.98  # of the rate seen between two refusals
     pace_gain: float = 0.01  # per second ...
     pace_double: float = 4.0  # ... doubling in this time without a refusal, else a wrong rate starves for minutes
-    pace_gain_max: float = 0.5
-    pace_answers: int = 4
-    pace_span: float = 1.0
+    pace_gain_max: float = 0.5  # per second; faster growth outruns the refusals that end it
+    pace_answers: int = 4  # fewer between two refusals are chance
+    pace_span: float = 1.0  # seconds between two refusals; shorter spans measure one burst
 
 
 TUNING: Final = Tuning()
