@@ -57,6 +57,7 @@ class AdaptiveLimit:
         "_signal",
         "_streams",
         "_strikes",
+        "_taken",
         "_tuning",
         "epoch",
         "inflight",
@@ -108,6 +109,7 @@ class AdaptiveLimit:
         self._quiet_since, self._quiet = 0.0, 0  # silence of the server, and how often it counted as a weak yes
         self._limited, self._limited_at = False, -1.0  # a call waited: since the last window, and when
         self._last_sent = -inf
+        self._taken = 0  # most calls in flight of which one was answered, while none was ever refused
         self._clean, self._changed, self._over = 0, 0.0, 0  # calm windows in a row; last growth; congested in a row
 
     def may_send(self, now: float) -> float:
@@ -235,6 +237,7 @@ class AdaptiveLimit:
         self._strikes = self._misses = 0
         self._pause = self._hold = 0.0
         self._quiet_since, self._quiet = now, 0
+        self._taken = 0
         self._ceiling.forget()
         self._pace.forget()
         self._new_epoch(now)
@@ -247,7 +250,9 @@ class AdaptiveLimit:
             return self._next_grow
         t, ceiling = self._tuning, self._ceiling
         cap = ceiling.cap(now)
-        if not self._ramp and not self._worth(now, backlog, inf if ceiling.level == inf else t.worth_below):
+        # Back to where it was before nothing can be refused; what waits there shows in the windows.
+        safe = self._ramp or (ceiling.level == inf and self.limit + 1.0 <= self._taken)
+        if not safe and not self._worth(now, backlog, inf if ceiling.level == inf else t.worth_below):
             return inf
         if self.limit + 1.0 <= cap + 1e-9 or (self._worth(now, backlog, inf) and self._probe(now)):
             self.limit = min(self._goal, self.limit + 1.0)
@@ -280,6 +285,7 @@ class AdaptiveLimit:
     def _alive(self, slot: Slot, now: float) -> None:
         """Note that the server took this call."""
         self._quiet_since, self._quiet = now, 0
+        self._taken = max(self._taken, slot.level)
         if slot.probe and self._ceiling.probing:
             self._ceiling.admitted()
             self._clean = 0

@@ -145,10 +145,12 @@ class Admission:
         for lane in list(self._room.lanes.values()):
             if not lane.count:
                 continue
-            service = min(self._stations[name].forecast.seconds(0.0) for name in lane.stations)
-            flying = sum(self._stations[name].outstanding for name in lane.stations)
-            while (ticket := lane.hopeless(now, service, flying)) is not None:
-                self._room.give_up(ticket, Kind.DEADLINE_UNREACHABLE)
+            stations = [self._stations[name] for name in lane.stations]
+            if not any(station.unsettled(now) for station in stations):
+                service = min(station.forecast.seconds(0.0) for station in stations)
+                flying = sum(station.outstanding for station in stations)
+                while (ticket := lane.hopeless(now, service, flying)) is not None:
+                    self._room.give_up(ticket, Kind.DEADLINE_UNREACHABLE)
             self._late = self._late or lane.late(now)
         return self._shed_at if self._late else inf
 

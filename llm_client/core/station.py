@@ -21,6 +21,9 @@ _DECAY = log(2.0) / HALF_LIFE
 PENALTY = 9.0
 # Seconds for which a server's own load report is worth reading.
 NEWS = 5.0
+# An endpoint that worked so many seconds ago may return any moment, and once it is back it takes as long as that
+# until what it serves shows in the rates of the queue.
+AWAY = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class Station:
         report: the last load report that came with an answer, for reading.
         busy: requests that the report says it has, or the share of its cache in use.
         reported_at: when that was, monotonic seconds.
+        well_at: when an attempt last found it working, monotonic seconds.
+        back_at: when its circuit last closed, monotonic seconds.
     """
 
     name: str
@@ -55,6 +60,8 @@ class Station:
     reported_at: float = -inf
     forecast: Forecast = field(default_factory=Forecast)
     outstanding: int = 0
+    well_at: float = -inf
+    back_at: float = -inf
     _failing: float = field(default=0.0)
     _seen: float = field(default=0.0)
     _at: float = field(default=-inf)
@@ -64,6 +71,10 @@ class Station:
         at = max(self.breaker.ready_at(now), self.cooldown.ready_at(now))
         # Bad health holds the first probe back; it neither opens nor closes a circuit, for only calls know.
         return max(at, self.sick_until) if self.sick_until > now and self.breaker.state == "open" else at
+
+    def unsettled(self, now: float) -> bool:
+        """Tell whether it went away or came back lately, so that recent rates foretell nothing."""
+        return now - self.back_at < AWAY or (now - self.well_at < AWAY and self.breaker.ready_at(now) > now)
 
     def serves(self, model: str | None) -> bool:
         """Tell whether calls for this model may come here."""
@@ -87,6 +98,8 @@ class Station:
         self._failing = self._failing * keep + failed
         self._seen = self._seen * keep + 1.0
         self._at = now
+        if not failed:
+            self.well_at = now
 
     def score(self, now: float) -> float:
         """Load as the router sees it: outstanding calls per weight, repelled by failures.
@@ -109,5 +122,6 @@ class Station:
         for old, new, until, reason in self.breaker.drain():
             if new == "closed" and old != "closed":
                 self.limit.recovered(now)
+                self.back_at = now
             events.append(BreakerChanged(at=now, endpoint=self.name, old=old, new=new, until=until, reason=reason))
         return events

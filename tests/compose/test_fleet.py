@@ -110,9 +110,8 @@ def test_a_black_hole_starves(seed):
     assert bench.idle() == IDLE
 
 
-@pytest.mark.parametrize(("clients", "bound", "seed"), [(1, 1.5, 0), (1, 1.5, 1), (16, 4.0, 0)])
-def test_unequal_speeds(clients, bound, seed):
-    """Speeds 1, 1, 1 and 0.5 at 85 % load: p95 of first contents, once the limits are found (S12)."""
+def unequal_speeds(clients, seed):
+    """Run speeds 1, 1, 1 and 0.5 at 85 % load; return the p95 of first contents once the limits are found."""
     hosts = ("a", "b", "c", "slow")
     world = World()
     fleet = Fleet(world, {name: SlotServer(world, 16, 64, 4.0 if name == "slow" else 2.0) for name in hosts})
@@ -121,10 +120,16 @@ def test_unequal_speeds(clients, bound, seed):
     rate = 0.85 * (3 * 16 / 2.0 + 16 / 4.0)
     results = [rng.choice(benches).at(at, stream=True) for at in poisson(rng, rate, 120.0)]
     world.run(1000.0, done=lambda: results[-1].over and all(each.over for each in results))
-    firsts = [first_content(each) for each in results if each.began > 60.0]
 
     assert all(each.ok for each in results)
-    assert percentile(firsts, 0.95) <= bound
+
+    return percentile([first_content(each) for each in results if each.began > 60.0], 0.95)
+
+
+@pytest.mark.parametrize(("clients", "bound", "seed"), [(1, 1.5, 0), (1, 1.5, 1), (16, 4.0, 0)])
+def test_unequal_speeds(clients, bound, seed):
+    """One replica of half the speed at 85 % load: p95 of first contents (S12)."""
+    assert unequal_speeds(clients, seed) <= bound
 
 
 def up_and_down(server, exchange):
