@@ -300,11 +300,20 @@ class Exchange:
         await asyncio.sleep(0.01)  # the protocol learns of it in a later turn of the loop
 
 
+_KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+def _kind(status: int) -> str:
+    """Return the error type that goes with a status: a fault that says 500 must not read as overload."""
+    return _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
+
+
 class _Status(Refusal):
     """An answer that a fault prescribes."""
 
     def __init__(self, fault: Fault) -> None:
-        super().__init__("injected_fault", f"Fault injected: status {fault.status}.", status=fault.status)
+        status = fault.status or 500
+        super().__init__("injected_fault", f"Fault injected: status {status}.", status=status, kind=_kind(status))
         self._fault = fault
 
     def answer(self, state: State) -> tuple[int, bytes, Headers]:

@@ -67,3 +67,13 @@ class Replica:
         """Read its counters."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=5) as answer:
             return json.load(answer)
+
+    def faults(self, **rule):
+        """Add a rule to its faults."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/admin/faults",
+            json.dumps(rule).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            answer.read()

@@ -8,27 +8,34 @@ import threading
 
 import pytest
 from llm_client import AsyncClient, Client, LLMClientError, Pool
+from tests.integration.replicas import Replica, free_ports
 from tests.integration.shared import idle, message
 
 
-@pytest.mark.parametrize(
-    "cancelling",
-    [
-        pytest.param(True, marks=pytest.mark.llm_server(queue=1000, workers=64, seconds=0.004)),
-        # Long enough for the server, not this process, to be what the calls wait for: then it sees all seven at once.
-        pytest.param(False, marks=pytest.mark.llm_server(queue=1000, workers=64, seconds=0.05)),
-    ],
-)
-def test_six_threads_and_four_loops_hold_one_limit(llm_server, cancelling):
+@pytest.fixture
+def server():
+    """A process of its own: in this one its answers would wait for the interpreter behind ten busy threads."""
+    replica = Replica(free_ports(1)[0], "--queue", "1000", "--workers", "64", "--seconds", "0.004", "--admin")
+    try:
+        yield replica.start().ready()
+    finally:
+        replica.kill()
+
+
+@pytest.mark.parametrize("cancelling", [True, False])
+def test_six_threads_and_four_loops_hold_one_limit(server, cancelling):
     """Limit 7, 5,000 calls and more, a fifth of them cancelled, one in twenty failing: never more than 7, nothing leaks.
 
     Without cancellations the server sees exactly 7 at its peak too; with them it may still be working on
     requests whose clients have gone.
     """
-    llm_server.faults(status=500, rate=0.05)
+    server.faults(status=500, rate=0.05)
+    # At first the server, not this process, is what the calls wait for: then it sees as many at once as may be sent.
+    server.faults(brownout=100.0, **{"for": 2.0})
     pool = Pool(
-        base_url=llm_server.base_url,
+        base_url=server.base_url,
         pool={"concurrency": {"kind": "fixed", "limit": 7}, "breaker": "off", "retry_budget": {"burst": 10_000}},
+        profile={"retry": {"backoff": {"base": 0.02}}},  # what fails here is no use to wait for
     )
     peak = _watch(pool)
     done = []
@@ -38,7 +45,7 @@ def test_six_threads_and_four_loops_hold_one_limit(llm_server, cancelling):
         worker.start()
     for worker in workers:
         worker.join(120)
-    stats = llm_server.stats()
+    stats = server.stats()
 
     assert not any(worker.is_alive() for worker in workers)
     assert len(done) == 6 * 420 + 4 * 640
