@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from llm_client.clock import Clock
 from llm_client.core.gate import Gate
 from llm_client.core.ticket import Ticket
+from llm_client.drivers.aside import acall_within
 from llm_client.drivers.race import run_race
 from llm_client.drivers.waker import LoopKeeper, LoopWaker
 from llm_client.errors import LLMClientError
@@ -57,6 +58,7 @@ class AsyncDriver:
         self._transport = transport
         self._clock = clock
         self._keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopKeeper] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Lock]] = WeakKeyDictionary()
 
     async def run(self, flow: Flow[T]) -> T:
         """Advance a flow to its end; closes what it leaves open when it does not end well."""
@@ -101,7 +103,11 @@ class AsyncDriver:
                 await (exchange.finish() if drain else exchange.aclose())  # type: ignore[attr-defined]  # as above
             case Sleep(seconds=seconds):
                 await asyncio.sleep(seconds)
-            case Invoke(function=function, args=args):
+            case Invoke(function=function, args=args, until=until):
+                if until is not None:
+                    turns = self._turns.setdefault(asyncio.get_running_loop(), {})
+                    turn = turns.setdefault(id(function), asyncio.Lock())
+                    return await acall_within(until - self._clock.monotonic(), function, args, turn)
                 result = function(*args)
                 return await result if inspect.isawaitable(result) else result
             case Race():

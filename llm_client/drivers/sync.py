@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from llm_client.clock import Clock
 from llm_client.core.gate import Gate
 from llm_client.core.ticket import Ticket
+from llm_client.drivers.aside import call_within
 from llm_client.drivers.waker import ThreadKeeper, ThreadWaker
 from llm_client.errors import ConfigError, LLMClientError
 from llm_client.flow.delivery import Delivery
@@ -114,8 +115,9 @@ class SyncDriver:
                 (exchange.finish if drain else exchange.close)()  # type: ignore[attr-defined]  # as above
             case Sleep(seconds=seconds):
                 time.sleep(seconds)
-            case Invoke(function=function, args=args):
-                result = function(*args)
+            case Invoke(function=function, args=args, until=until):
+                left = None if until is None else until - self._clock.monotonic()
+                result = function(*args) if left is None else call_within(left, function, args)
                 if inspect.isawaitable(result):
                     if inspect.iscoroutine(result):
                         result.close()

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 from math import inf
+from types import GeneratorType
 from typing import Any, Generic, Protocol, TypeVar
 
 from llm_client.core.gate import Gate
@@ -230,8 +231,11 @@ class Process(Generic[T]):
                 self._turn += 1
                 world.at(world.now + seconds, self._resume, self._turn)
                 return False, None
-            case Invoke(function=function, args=args):
-                return True, function(*args)
+            case Invoke(function=function, args=args, until=until):
+                result = function(*args)
+                if not isinstance(result, GeneratorType):
+                    return True, result
+                return self._aside(result, until)
             case Race():
                 self._turn += 1
                 turn = self._turn
@@ -239,6 +243,17 @@ class Process(Generic[T]):
                 self._race.begin()
                 return False, None
         return True, None
+
+    def _aside(self, slow: Flow[Any], until: float | None) -> tuple[bool, Any]:
+        """Let user code take its time: here it is a flow, which mostly sleeps."""
+        self._turn += 1
+        turn = self._turn
+        process = Process(slow, lambda value, error: self._raced(turn, value, error), self._world, self._server)
+        process.step()
+        if until is not None:
+            late = Fault(FaultKind.DEADLINE, "a function of the user's gave nothing in time", sent=False)
+            self._world.at(until, process.cancel, late)
+        return False, None
 
     def _raced(self, turn: int, value: Any, error: BaseException | None) -> None:
         def go() -> None:

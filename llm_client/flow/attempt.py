@@ -8,7 +8,7 @@ from math import inf
 
 from llm_client.core.permit import Permit
 from llm_client.core.retry_after import rate_headers
-from llm_client.errors import LLMClientError
+from llm_client.errors import DeadlineExceededError, LLMClientError
 from llm_client.events import AttemptStarted
 from llm_client.flow.bearer import clean_token, has_own_key
 from llm_client.flow.delivery import Delivery, announce
@@ -140,7 +140,7 @@ def _send(run: Run, started: float, reading: _Reading) -> Flow[Exchange]:
     """Send, and once more on a new connection when a kept-alive one died under the request."""
     target, token = reading.target, None
     if target.token is not None and not has_own_key(run.call):
-        token = clean_token((yield Invoke(target.token, ())), target.name)
+        token = yield from _token(run, target)
     if target.forward_priority and target.dialect is AUTO:
         target = yield from learn_dialect(run, target)
         reading.target = target
@@ -156,6 +156,20 @@ def _send(run: Run, started: float, reading: _Reading) -> Flow[Exchange]:
         run.resent = True
         exchange = yield Send(request, until, bounds.connect, fresh=True)
     return exchange
+
+
+def _token(run: Run, target: Target) -> Flow[str]:
+    """Ask the user's function for a token, for as long as the call has time."""
+    assert target.token is not None  # noqa: S101 - asked by the caller
+    try:
+        given = yield Invoke(target.token, (), None if run.deadline == inf else run.deadline)
+    except Fault:
+        raise DeadlineExceededError(
+            f"auth of endpoint {target.name}: the function gave no token before the call's deadline",
+            endpoint=target.name,
+            attempts=tuple(run.records),
+        ) from None
+    return clean_token(given, target.name)
 
 
 def _may_resend(run: Run) -> bool:

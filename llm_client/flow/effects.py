@@ -84,10 +84,16 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """Run user code: a sync function is called, an awaitable result is awaited by the async driver."""
+    """Run user code: a sync function is called, an awaitable result is awaited by the async driver.
+
+    Attributes:
+        until: absolute monotonic second after which a `Fault` of kind DEADLINE is thrown, whatever the function does.
+            None: it is called where the flow runs, and takes what it takes.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
