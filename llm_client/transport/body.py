@@ -1,4 +1,4 @@
-"""Content decoding in bounded steps: gzip and deflate come out in pieces of a mebibyte at most.
+"""Content decoding in bounded steps: gzip and deflate come out in pieces of 64 KiB at most.
 
 A body is pushed in as it arrives and pulled out piece by piece, so that no answer, however well it compresses, makes
 more than one step's worth of memory at once. What is counted is the output (RFC 9110, 8.4).
@@ -12,7 +12,8 @@ from typing import Any, Final
 from llm_client.flow.faults import Fault, FaultKind
 from llm_client.model import Headers
 
-STEP: Final = 1 << 20
+# As much as a read from a socket gives. Larger steps cost: the events of one mebibyte take twenty when parsed at once.
+STEP: Final = 1 << 16
 MAX_BODY: Final = 256 << 20
 
 # What we ask for, and can undo.
