@@ -12,14 +12,15 @@ HOSTS = {
     "new": [
         "smoke_openai.py",
         "smoke_readme.py",
+        "smoke_frameworks.py",
         "smoke_migration.py",
         "smoke_langchain.py",
         "smoke_litellm.py",
         "smoke_pydantic_ai.py",
         "smoke_bounds.py",
     ],
-    "mid": ["smoke_instructor.py"],
-    "old": ["smoke_openai.py", "smoke_llama_index.py"],
+    "mid": ["smoke_instructor.py", "smoke_frameworks.py"],
+    "old": ["smoke_openai.py", "smoke_llama_index.py", "smoke_frameworks.py"],
     "lowest": ["smoke_bounds.py", "smoke_lowest.py"],
 }
 
