@@ -44,3 +44,11 @@ def test_a_foreign_sdk_is_protected(environment, file):
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "skipped" not in done.stdout
+
+
+def test_the_bodies_that_the_official_sdk_sends_are_those_recorded():
+    """`tests/wire/test_openai_calls.py` compares ours with the recording; so the recording has to hold."""
+    command = [ROOT / ".envs" / "hosts-new" / "bin" / "python", "tests/hosts/record_openai_calls.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
