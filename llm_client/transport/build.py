@@ -8,6 +8,7 @@ which would tie calls to one replica, log lines with whole URLs, and redirects.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
@@ -54,6 +55,8 @@ def build(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, asynchr
     Raises:
         ConfigError: the library refuses the settings, or is built differently from what this package knows.
     """
+    if spec.http2:
+        _keep_quiet("hpack")
     keep = not fresh and spec.keepalive > 0
     options = {
         "verify": trust.context,
@@ -89,6 +92,17 @@ def sharded(spec: HttpSpec, family: Family, trust: Trust, backend: Any, *, async
     make = partial(build, spec, family, trust, backend, asynchronous=asynchronous, fresh=fresh)
     shared = spec.http2 and not fresh
     return Shards(make, size=SIZE_MULTIPLEXED if shared else SIZE, keep=spec.keepalive + 1.0)
+
+
+def _keep_quiet(name: str) -> None:
+    """Take a logger that writes headers and addresses down out of a program's general DEBUG level.
+
+    hpack hides `authorization`, but not `api-key`, a header of one's own, or what is signed in a query. Who sets a
+    level for that very logger gets it.
+    """
+    log = logging.getLogger(name)
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)
 
 
 def _proxy(spec: HttpSpec, family: Family) -> Any:

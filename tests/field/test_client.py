@@ -372,8 +372,8 @@ def everything():
 
 
 @COLOURS
-@pytest.mark.parametrize("auth", ["bearer", "api-key"])
-def test_fc_se_01_no_secret_is_logged(colour, auth, everything):
+@pytest.mark.parametrize(("auth", "family"), [("bearer", "httpx"), ("api-key", "httpx"), ("api-key", "httpx2")])
+def test_fc_se_01_no_secret_is_logged(colour, auth, family, everything):
     """FC-SE-01: success, retry, 401, time-out and stream, with every logger at DEBUG, the HTTP library's too."""
     scripts = (GOOD, refused(500), GOOD, refused(401, "bad key sk-canary-123"), [HANG], streamed("a"))
     with RawServer(*scripts) as server:
@@ -384,7 +384,7 @@ def test_fc_se_01_no_secret_is_logged(colour, auth, everything):
             "headers": {"x-secret": "canary-header"},
             "query": {"sig": "canary-query"},
         }
-        settings = {"base_url": None, "pool": {"endpoints": [endpoint], **NO_BREAKER}}
+        settings = {"base_url": None, "pool": {"endpoints": [endpoint], "http": {"family": family}, **NO_BREAKER}}
         quick = {**QUICK, "timeouts": {"attempt": 0.2}}
         own = {"arguments": {"extra_headers": {"x-own": "canary-own"}}}
         call(colour, server, **settings, **own)
