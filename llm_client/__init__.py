@@ -9,6 +9,7 @@ what is not listed here or in the reference is private.
 import llm_client.transport as _transport_package  # noqa: F401 - see above
 from llm_client._version import __version__
 from llm_client.client.aio import AsyncClient
+from llm_client.client.restart import StreamRestarted, arestarting, restarting
 from llm_client.client.stream import AsyncStream, Stream
 from llm_client.client.sync import Client
 from llm_client.compose.dropin import http_client, transport
@@ -99,9 +100,12 @@ __all__ = [
     "RejectedError",
     "Stream",
     "StreamInterruptedError",
+    "StreamRestarted",
     "UnprocessableEntityError",
     "__version__",
+    "arestarting",
     "http_client",
+    "restarting",
     "scope",
     "transport",
 ]
