@@ -96,7 +96,7 @@ class Host:
 
 
 def _answered(reply: Reply, pieces: Any) -> Answered:
-    headers = end_to_end(reply.headers.pairs)
+    headers = end_to_end(reply.headers, whole=pieces is None)
     headers.append(("x-llm-client-attempts", str(len(reply.run.records))))
     return Answered(reply.status, headers, reply.body, pieces)
 

@@ -108,6 +108,9 @@ class VirtualExchange:
 
     abandon = close
 
+    def unbound(self) -> None:
+        """Bodies have no bound here."""
+
     def _notify(self) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None:

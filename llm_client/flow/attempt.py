@@ -205,6 +205,7 @@ def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading:
     if call.route != "other" and not call.stream:
         yield from _collect(exchange, until, reading, limit=inf)
         return of_response(status, headers, reading.body, route=call.route, wall=wall, cap=cap)
+    exchange.unbound()
     reading.live = True
     announce(run, permit, started)
     return OK

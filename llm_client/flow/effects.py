@@ -31,6 +31,10 @@ class Exchange(Protocol):
         """Response headers."""
         ...
 
+    def unbound(self) -> None:
+        """Lift the bound on the size of the body: it is passed on piece by piece and not kept."""
+        ...
+
     def abandon(self) -> None:
         """Let the server see the disconnect, from a finalizer: no locks."""
         ...

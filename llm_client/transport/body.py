@@ -31,6 +31,11 @@ def accept_encoding(wished: str | None) -> str:
     return ", ".join(kept) or "identity"
 
 
+def undone(coding: str) -> bool:
+    """Tell whether a content coding is undone here; "" and `identity` need nothing."""
+    return coding in _GZIP or coding == "deflate"
+
+
 class Body:
     """The decoded bytes of one answer.
 
@@ -49,7 +54,7 @@ class Body:
         self._stream = headers.get("content-type", "").lstrip().lower().startswith("text/event-stream")
         self.limit = None if self._stream else limit
         self.unknown = ""
-        if coding and coding not in _GZIP and coding != "deflate":
+        if coding and not undone(coding):
             self.unknown, coding = coding, ""
         self._coding = coding
         self._inflater: Any = None

@@ -12,7 +12,8 @@ from llm_client.errors import (
     InvalidResponseError,
     LLMClientError,
 )
-from llm_client.model import Kind
+from llm_client.model import Headers, Kind
+from llm_client.transport.body import undone
 
 # Kinds whose server named no status of its own, as when the refusal came inside a 200 stream.
 _STATUS = {
@@ -32,12 +33,24 @@ _STATUS = {
     Kind.PROTOCOL: 502,
     Kind.STREAM_INTERRUPTED: 502,
 }
-_HOP = frozenset({"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"})
+_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding"})
+_REPRESENTATION = frozenset({"content-encoding", "content-length"})
 
 
-def end_to_end(headers: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    """Leave out headers that speak of a connection or an encoding which the body no longer has."""
-    return [(name, value) for name, value in headers if name.lower() not in _HOP]
+def end_to_end(headers: Headers, *, whole: bool) -> list[tuple[str, str]]:
+    """Leave out headers that speak of a connection, or of an encoding which the body no longer has.
+
+    Args:
+        headers: of the answer.
+        whole: the body was read to its end here, and may have been put together anew: its length is another.
+    """
+    coding = headers.get("content-encoding", "").strip().lower()
+    dropped = set(_CONNECTION)
+    if undone(coding):
+        dropped |= _REPRESENTATION
+    elif whole:
+        dropped.add("content-length")
+    return [(name, value) for name, value in headers.pairs if name.lower() not in dropped]
 
 
 def refusal(error: LLMClientError) -> tuple[int, list[tuple[str, str]], bytes]:

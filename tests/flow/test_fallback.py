@@ -303,6 +303,19 @@ def test_each_endpoint_is_tried_once_per_call():
     assert len(result.error.attempts) == 4
 
 
+@pytest.mark.parametrize(("refusals", "count"), [(0, 1), (1, 2), (3, 4)])
+def test_each_endpoint_is_refused_so_often_and_no_more(refusals, count):
+    """An overload costs no attempt, so `refusals` bounds it; the chain is gone through once all the same (FC-BR-13)."""
+    retry = f"retry: {{attempts: 2, refusals: {refusals}}}"
+    bench = Bench(file=parse((ROUND % "{kind: static, text: never}").replace("retry: {attempts: 2}", retry)))
+    bench.server.default = status(503, error_body("the queue is full", "queue_full", "overloaded"))
+    result = bench.start()
+    bench.run()
+
+    assert result.error.kind == "overloaded"
+    assert hosts(bench) == ["a"] * count + ["b"] * count
+
+
 def test_the_first_error_is_raised_when_nobody_answers():
     """It hides nothing: what the chain tried stands in its notes."""
     chain = [{"kind": "cached"}, {"kind": "model", "model": "small"}]
