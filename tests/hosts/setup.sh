@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Make the pinned environments .envs/hosts-NAME: foreign SDKs (new, mid, old) and our own lowest bounds; or those named.
+# Make the pinned environments .envs/hosts-NAME: foreign SDKs (new, mid, old), our own lowest bounds, a foreign judge (llmock); or those named.
 # llm_client goes in without its dependencies: what is pinned there is what it has to live with.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ $# -gt 0 ] || set -- new old mid lowest
+[ $# -gt 0 ] || set -- new old mid lowest llmock
 
 make() {
   local env=.envs/hosts-$1
