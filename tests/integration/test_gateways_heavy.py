@@ -1,0 +1,109 @@
+"""HAProxy and Envoy between the client and two servers: their texts and pages are understood, and nothing hangs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from llm_client import AsyncClient, LLMClientError
+from tests.integration import gateways
+from tests.integration.replicas import Replica, free_ports
+from tests.integration.shared import idle, message
+
+pytestmark = pytest.mark.heavy
+
+ONCE = {"retry": {"attempts": 1}}
+
+
+@pytest.fixture
+def replicas(request):
+    """Two reference servers; a number in the test's `seconds` mark is what a request takes."""
+    mark = request.node.get_closest_marker("parametrize")
+    seconds = request.node.callspec.params.get("seconds", 0.2) if mark is not None else 0.2
+    servers = [Replica(port, "--workers", "16", "--seconds", str(seconds), "--admin") for port in free_ports(2)]
+    for server in servers:
+        server.start()
+    for server in servers:
+        server.ready()
+    yield servers
+    for server in servers:
+        server.end()
+
+
+@pytest.fixture(params=["haproxy", "envoy"])
+def gateway(request, replicas, tmp_path):
+    """The addresses of a gateway in front of both, by policy; "name" tells which it is."""
+    with gateways.running(request.param, tmp_path, [each.port for each in replicas]) as addresses:
+        yield {"name": request.param, **addresses}
+
+
+async def many(client, count):
+    """Make calls at once; return what became of them, and the attempts of each."""
+
+    async def one(number):
+        try:
+            done = await client.chat.completions.create(model="m", messages=message(number), max_tokens=4)
+        except LLMClientError as error:
+            return error.kind, error.attempts
+        return "ok", done.meta.attempts
+
+    results = await asyncio.wait_for(asyncio.gather(*(one(number) for number in range(count))), 60)
+    return Counter(kind for kind, _ in results), [attempts for _, attempts in results]
+
+
+async def test_a_rate_limit_at_the_gateway_is_obeyed(gateway):
+    """Five a second, and Retry-After with a page or a text: all are answered, none comes back too early."""
+    async with AsyncClient(base_url=gateway["often"]) as client:
+        outcomes, calls = await many(client, 20)
+        refused = [each for attempts in calls for each in attempts if each.refusal]
+        waits = [
+            later.started - (before.started + before.elapsed)
+            for attempts in calls
+            for before, later in pairwise(attempts)
+        ]
+
+        assert {"ok": 20} == outcomes
+        assert {("rate_limited", 429, 1.0)} == {(each.kind, each.status, each.retry_after) for each in refused}
+        assert min(waits) >= 0.99
+        assert {"closed"} == {each.breaker.state for each in client.pool.endpoints}
+        assert idle(client.pool)
+
+
+@pytest.mark.parametrize("gateway", ["envoy"], indirect=True)
+async def test_a_full_gateway(gateway):
+    """Envoy says that it is an overload: a refusal, and every call is answered."""
+    async with AsyncClient(base_url=gateway["narrow"]) as client:
+        outcomes, calls = await many(client, 16)
+        kinds = {
+            (each.kind, each.status, each.refusal) for attempts in calls for each in attempts if each.status != 200
+        }
+
+        assert {"ok": 16} == outcomes
+        assert {("overloaded", 503, True)} == kinds
+        assert idle(client.pool)
+
+
+@pytest.mark.parametrize("gateway", ["envoy"], indirect=True)
+@pytest.mark.parametrize("seconds", [3.0])
+@pytest.mark.parametrize(("policy", "status", "kind"), [("slow", 504, "timeout"), ("nobody", 503, "unavailable")])
+async def test_envoys_own_words_become_an_error(gateway, seconds, policy, status, kind):
+    """By their status, at once, and without markup."""
+    async with AsyncClient(base_url=gateway[policy], profile=ONCE) as client:
+        with pytest.raises(LLMClientError) as caught:
+            await asyncio.wait_for(client.chat.completions.create(model="m", messages=message()), 10)
+        error = caught.value
+
+        assert (status, kind) == (error.attempts[-1].status, error.kind)
+        assert "<" not in str(error)
+        assert idle(client.pool)
+
+
+async def test_nobody_behind_one_gateway(gateway):
+    """The calls go to the other address."""
+    endpoints = [{"name": "dead", "base_url": gateway["nobody"]}, {"name": "live", "base_url": gateway["plain"]}]
+    async with AsyncClient(pool={"endpoints": endpoints}) as client:
+        outcomes, _ = await many(client, 12)
+
+        assert {"ok": 12} == outcomes
