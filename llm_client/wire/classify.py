@@ -237,7 +237,8 @@ def undecodable(text: bytes, headers: Headers, *, status: int, truncated: bool) 
     """Name a 2xx body that is not JSON."""
     if text.startswith(b"<"):
         message = (read_problem(text) or Problem()).message
-        return protocol(f"an HTML page instead of an answer: {message}", headers, retryable=False, status=status)
+        said = f": {message}" if message else ""
+        return protocol(f"an HTML page instead of an answer{said}", headers, retryable=False, status=status)
     if truncated or _looks_cut(text):
         return interrupted("the answer was cut off inside its JSON", headers)
     return protocol("the answer is not JSON", headers, retryable=False, status=status)

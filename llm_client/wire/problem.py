@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
+from llm_client.wire.page import readable
 from llm_client.wire.unicode import clean_tree
 from llm_client.wire.words import ECHO, PROXY_CODES, collapse
 
@@ -30,7 +31,7 @@ class Problem:
     """What an error body says.
 
     Attributes:
-        message: the server's words, as they stood; empty when it had none.
+        message: the server's words, as they stood, or those of its page; empty when it had none.
         code: the innermost error code as text; None when absent or literally "None".
         type: its type, likewise.
         number: an HTTP status the body names, 400 to 599; None otherwise.
@@ -85,10 +86,7 @@ def read_problem(body: bytes) -> Problem | None:
             return problem_of(decode_json(text), text)
         except ValueError:
             pass  # cut or broken: its words still count
-    message = text
-    if text[0] == "<":
-        message = _title(text[:MAX_TEXT]) or text
-    return Problem(message=message[:MAX_TEXT], text=collapse(text[:MAX_TEXT]), body=text[:MAX_TEXT])
+    return _plain(text)
 
 
 def problem_of(data: object, raw: str | None = None) -> Problem:
@@ -100,7 +98,7 @@ def problem_of(data: object, raw: str | None = None) -> Problem:
     """
     data = clean_tree(data)
     if isinstance(data, str):
-        return Problem(message=data[:MAX_TEXT], text=collapse(data[:MAX_TEXT]), body=data[:MAX_TEXT])
+        return _plain(data)
     layers: list[Mapping[str, Any]] = []
     message = ""
     current: object = data
@@ -116,7 +114,7 @@ def problem_of(data: object, raw: str | None = None) -> Problem:
     elif _ANSWER_KEYS & _unwrap(data).keys():
         raw = _dump([layer for layer in layers if not _ANSWER_KEYS & layer.keys()])
     return Problem(
-        message=message[:MAX_TEXT],
+        message=readable(message[:MAX_TEXT]),
         code=_last(layers, ("code", "error_code", "status")),
         type=_last(layers, ("type", "error_type")),
         param=_last(layers, ("param",)),
@@ -148,13 +146,9 @@ def is_problem(data: Mapping[str, Any]) -> bool:
     return speaks and any(True for _ in _numbers(data))
 
 
-def _title(page: str) -> str:
-    """Return the title of an HTML page; three searches, because a pattern can be made slow by a hostile page."""
-    low = page.lower()
-    start = low.find("<title")
-    start = low.find(">", start) + 1 if start >= 0 else 0
-    end = low.find("</title", start) if start else -1
-    return " ".join(page[start:end].split()) if end > 0 else ""
+def _plain(text: str) -> Problem:
+    text = text[:MAX_TEXT]
+    return Problem(message=readable(text), text=collapse(text), body=text)
 
 
 def _shallow(data: object) -> bool:

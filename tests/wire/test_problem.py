@@ -39,7 +39,7 @@ def read(body):
         ({"error": {"code": "x"}, "message": "m"}, "m"),
         (b"\xef\xbb\xbf  " + b'{"error":"m"}', "m"),
         (b"<html><head><TITLE lang=en>502\n Bad</TITLE></head>", "502 Bad"),
-        (b"<html>no title", "<html>no title"),
+        (b"<html>no title", "no title"),
         (b"  m\n", "m"),
         (b'{"error": {"message": "cut', '{"error": {"message": "cut'),
         (b"[1, 2]", "[1,2]"),
