@@ -1,10 +1,11 @@
-"""`llm-client bench burst`: the built-in profile against clients that were told the capacity, and against peers."""
+"""`llm-client bench`: the built-in profile against clients that know the server, a perfect scheduler, and peers."""
 
 from __future__ import annotations
 
 import argparse
 from statistics import median
 
+from llm_client.cli import bench_overload
 from llm_client.cli.bench_burst import SHAPES, Run, Shape, rounds, spread
 from llm_client.errors import ConfigError
 
@@ -19,10 +20,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     burst.add_argument("--client", default="llm_client", help="whose ratio is judged: llm_client or openai+llm_client")
     burst.add_argument("--against", action="append", default=[], help="further clients, such as openai; repeatable")
     burst.add_argument("--line", type=float, help="judge by this ratio instead of the shape's own")
+    burst.set_defaults(go=_bursts)
+    loads = ", ".join(bench_overload.LOADS)
+    overload = kinds.add_parser("overload", help="load over time against a perfect scheduler on the same arrivals")
+    overload.add_argument("loads", nargs="*", metavar="LOAD", help=f"of {loads} (all); those of several words quoted")
+    overload.add_argument("--reps", type=int, default=3, help="repetitions, pooled (3)")
+    overload.add_argument("--duration", type=float, help="seconds of arrivals instead of 60")
+    overload.add_argument("--client", default="llm_client", help="whose measures are judged")
+    overload.add_argument("--against", action="append", default=[], help="further clients, such as openai; repeatable")
+    overload.set_defaults(go=_overloads)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the bursts; 1 when a line was crossed."""
+    """Run the chosen benchmark; 1 when a line was crossed."""
+    done: int = options.go(options)
+    return done
+
+
+def _bursts(options: argparse.Namespace) -> int:
     unknown = [name for name in options.shapes if name not in SHAPES]
     if unknown:
         raise ConfigError(f"no burst is called {', '.join(unknown)}; there are {', '.join(SHAPES)}")
@@ -62,3 +77,24 @@ def _report(shape: Shape, clients: list[str], oracle: str, done: list[list[Run]]
             crossed = median(ratios) > line or answered < shape.calls or early > 0
             print(f"  {'':<20} the line is {line:g} x the oracle: {'CROSSED' if crossed else 'held'}", flush=True)
     return crossed
+
+
+def _overloads(options: argparse.Namespace) -> int:
+    names = options.loads or list(bench_overload.LOADS)
+    unknown = [name for name in names if name not in bench_overload.LOADS]
+    if unknown:
+        raise ConfigError(f"no load is called {', '.join(unknown)}; there are {', '.join(bench_overload.LOADS)}")
+    failed = False
+    for name in names:
+        load = bench_overload.shortened(bench_overload.LOADS[name], options.duration)
+        clients = [options.client, *options.against]
+        runs = [run for done in bench_overload.repetitions(load, clients, options.reps) for run in done]
+        print(f"overload {name}: {options.reps} repetitions", flush=True)
+        for client in clients:
+            measures = bench_overload.judge(load, [run for run in runs if run.client == client])
+            print(f"  {client:<20} " + "  ".join(f"{key} {value:.3f}" for key, value in measures.items()), flush=True)
+            if client == options.client:
+                problems = bench_overload.crossed(load, measures)
+                print(f"  {'':<20} {'CROSSED: ' + '; '.join(problems) if problems else 'all lines held'}", flush=True)
+                failed |= bool(problems)
+    return 1 if failed else 0

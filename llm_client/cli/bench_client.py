@@ -11,9 +11,15 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
-Ask = Callable[[int], Awaitable[None]]
+
+class Ask(Protocol):
+    """Makes one call; priority (`high`, `low`) and deadline (seconds) reach the clients that know such things."""
+
+    def __call__(  # noqa: D102 - said above
+        self, number: int, priority: str | None = None, deadline: float | None = None
+    ) -> Awaitable[None]: ...
 
 
 def _messages(number: int) -> Any:
@@ -26,15 +32,18 @@ async def _ours(spec: dict[str, Any], pool: dict[str, Any] | None = None) -> tup
 
     client = AsyncClient(base_url=spec["url"] + "/v1", pool=pool)
 
-    async def ask(number: int) -> None:
+    async def ask(number: int, priority: str | None = None, deadline: float | None = None) -> None:
+        own: Any = {} if priority is None else {"priority": priority}
+        if deadline is not None:
+            own["deadline"] = deadline
         if spec["stream"]:
             stream = await client.chat.completions.create(
-                model="reference", messages=_messages(number), max_tokens=4, stream=True
+                model="reference", messages=_messages(number), max_tokens=4, stream=True, **own
             )
             async for _ in stream:
                 pass
             return
-        await client.chat.completions.create(model="reference", messages=_messages(number), max_tokens=4)
+        await client.chat.completions.create(model="reference", messages=_messages(number), max_tokens=4, **own)
 
     return ask, client.close
 
@@ -53,7 +62,7 @@ async def _openai(
         base_url=spec["url"] + "/v1", api_key="none", max_retries=retries, http_client=http_client
     )
 
-    async def ask(number: int) -> None:
+    async def ask(number: int, priority: str | None = None, deadline: float | None = None) -> None:  # noqa: ARG001 - this client knows neither
         messages = _messages(number)
         if spec["stream"]:
             async for _ in await client.chat.completions.create(
@@ -88,10 +97,15 @@ async def _dropin_oracle(spec: dict[str, Any]) -> tuple[Ask, Callable[[], Awaita
     return await _dropin(spec, {"concurrency": {"kind": "fixed", "limit": spec["limit"]}})
 
 
+async def _persistent(spec: dict[str, Any]) -> tuple[Ask, Callable[[], Awaitable[None]]]:
+    return await _openai(spec, retries=10)
+
+
 CLIENTS: dict[str, Callable[[dict[str, Any]], Awaitable[tuple[Ask, Callable[[], Awaitable[None]]]]]] = {
     "llm_client": _ours,
     "oracle": _oracle,
     "openai": _openai,
+    "openai retries=10": _persistent,
     "openai+llm_client": _dropin,
     "openai+oracle": _dropin_oracle,
 }
@@ -110,16 +124,17 @@ async def burst(spec: dict[str, Any]) -> dict[str, Any]:
             return False
         return True
 
-    cpu = _cpu()
+    cpu = cpu_seconds()
     start = time.monotonic()
     done = await asyncio.gather(*(one(number) for number in range(spec["calls"])))
     makespan = time.monotonic() - start
-    used = _cpu() - cpu
+    used = cpu_seconds() - cpu
     await close()
     return {"answered": sum(done), "errors": errors, "makespan": makespan, "cpu": used}
 
 
-def _cpu() -> float:
+def cpu_seconds() -> float:
+    """Processor time of this process so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 

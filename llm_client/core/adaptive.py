@@ -15,6 +15,7 @@ from llm_client.core.ceiling import Ceiling
 from llm_client.core.concurrency import Slot, endpoint_scope
 from llm_client.core.pace import Pace
 from llm_client.core.signal import Reading, Signal
+from llm_client.core.trial import Trial
 from llm_client.core.tuning import TUNING, Tuning
 from llm_client.errors import ConfigError
 
@@ -33,6 +34,7 @@ class AdaptiveLimit:
 
     __slots__ = (
         "_answered",
+        "_before",
         "_ceiling",
         "_changed",
         "_clean",
@@ -51,13 +53,16 @@ class AdaptiveLimit:
         "_quiet",
         "_quiet_since",
         "_ramp",
+        "_refused_at",
         "_retry_after",
         "_retry_after_end",
         "_rng",
         "_signal",
+        "_slow",
         "_streams",
         "_strikes",
         "_taken",
+        "_trial",
         "_tuning",
         "epoch",
         "inflight",
@@ -100,15 +105,19 @@ class AdaptiveLimit:
         self.refusals = 0
         self._answered = 0
         self._goal = self.limit  # where the limit creeps to, one call at a time
+        self._slow = False  # the last answer of the ramp came late
         self._ramp = True  # doubling per round trip, until the first congestion
         self._streams = 0  # of those in flight
         self._hold = self._pause = self._next_grow = 0.0  # no growth, no sending, no next step before
         self._strikes = 0  # refused replacements in a row
         self._misses = 0  # refusals in a row with nothing served between
+        self._refused_at = -inf
+        self._before = self.limit  # the limit when a call was last answered that left after the last refusal
         self._retry_after, self._retry_after_end = 0.0, -inf
         self._quiet_since, self._quiet = 0.0, 0  # silence of the server, and how often it counted as a weak yes
         self._limited, self._limited_at = False, -1.0  # a call waited: since the last window, and when
         self._last_sent = -inf
+        self._trial = Trial(tuning)
         self._taken = 0  # most calls in flight of which one was answered, while none was ever refused
         self._clean, self._changed, self._over = 0, 0.0, 0  # calm windows in a row; last growth; congested in a row
 
@@ -135,7 +144,7 @@ class AdaptiveLimit:
             return wait
         if now < self._hold:
             return self._hold if self._goal > self.limit else inf
-        if self._ramp and (not self._streams or self._signal.late):
+        if self._ramp and not self._slow and (not self._streams or self._signal.late):
             t = self._tuning
             at = self._quiet_since + t.silence * 2.0**self._quiet
             if now >= at:  # silence is a weak yes: a server that is full refuses within milliseconds
@@ -186,6 +195,12 @@ class AdaptiveLimit:
         self._answered += 1
         if self._pace.rate is not None:
             self._pace.raised(now, self.limit, signal.latency or 0.0)
+        if slot.sent_at >= self._refused_at:
+            if self._misses >= self._tuning.outage:
+                # It took nothing for a while and is back: the refusals of that time told nothing of its size.
+                self._ceiling.forget()
+                self._goal = max(self._goal, min(self._max, self._before / 2.0))
+            self._before = max(self.limit, self._goal)
         self._misses = 0
         if now >= self._hold:
             self._strikes = 0
@@ -232,7 +247,7 @@ class AdaptiveLimit:
 
     def recovered(self, now: float) -> None:
         """Start slowly from a quarter of the old limit: the server may have come back cold or smaller."""
-        self.limit = self._goal = max(self._tuning.floor, self.limit / 4.0)
+        self.limit = self._goal = max(self._tuning.floor, self.limit / 4.0, min(self._max, self._before) / 4.0)
         self._ramp = True
         self._strikes = self._misses = 0
         self._pause = self._hold = 0.0
@@ -289,9 +304,12 @@ class AdaptiveLimit:
         if slot.probe and self._ceiling.probing:
             self._ceiling.admitted()
             self._clean = 0
-        if not self._ramp or slot.epoch != self.epoch or now < self._hold or self._limited_at < slot.sent_at:
+        if not self._ramp or slot.epoch != self.epoch:
             return
-        if self._signal.brisk(slot, now, self.limit):
+        self._slow = not self._signal.brisk(slot, now, self.limit)
+        if self._slow:
+            self._goal = self.limit
+        elif now >= self._hold and self._limited_at >= slot.sent_at:
             self._goal = min(self._max, self._goal + 1.0, 2.0 * self.limit)
             if self.limit < 1.0:
                 self.limit = min(1.0, self._goal)
@@ -300,6 +318,7 @@ class AdaptiveLimit:
 
     def _decrease(self, slot: Slot, now: float, held: float, wait: float) -> None:
         t, ceiling = self._tuning, self._ceiling
+        self._refused_at = now
         self._strikes = self._strikes + 1 if slot.held else 0
         if held >= 1.0 and self._strikes < t.strikes:
             ceiling.learned(held, replaced=slot.held)
@@ -313,7 +332,9 @@ class AdaptiveLimit:
             if wait:
                 silence = self._spread(wait)
             else:
-                silence = self._rng.uniform(0.5, 1.0) * min(t.blind_cap, t.blind_base * 2.0 ** min(self._misses, 16))
+                silence = self._rng.uniform(0.5, 1.0) * min(
+                    t.blind_cap, t.blind_base * t.blind_growth ** min(self._misses, 32)
+                )
             self._pause = max(self._pause, now + silence)
             self.limit = max(self.limit, 1.0)
         soft = max(t.hold, min(wait, t.hold_latencies * (self._signal.latency or 1.0)))
@@ -340,6 +361,13 @@ class AdaptiveLimit:
         t = self._tuning
         wait, target = reading.wait, reading.target
         limited, self._limited = self._limited, False
+        back = self._trial.ended(reading, now)
+        if back is not None:
+            self._goal = max(self._goal, min(back, self._max))
+        elif not self._ramp and (lighter := self._trial.begun(reading, self.limit, now)) is not None:
+            self.limit = self._goal = lighter
+            self._new_epoch(now)
+            return
         self._over = self._over + 1 if wait > target else 0
         if wait > target and (reading.sure or self._over >= 2):
             # Little's law: calls in flight are proportional to service + waiting, so one jump instead of many steps.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CEILING_HOLD = 10.0
 # Seconds between two looks at what waits in vain.
 SHED_EVERY = 0.1
+# Of a safe answer time: what a call must have left to be worth sending before those that wait behind it.
+MARGIN = 1.1
 # Seconds over which grants are counted to guess when a refused caller should come back.
 RATE_WINDOW = 10.0
 
@@ -93,7 +95,7 @@ class Admission:
                 if entry is None:
                     break
                 ticket, station = entry
-                ticket.lane.granted(ticket, now)
+                ticket.lane.granted(ticket)
                 room.remove(ticket)
                 self._grant(ticket, station, now, notices)
                 blocked.clear()
@@ -108,7 +110,7 @@ class Admission:
                 continue
             found, when, limited = self._bind(lane.stations, ticket, now)
             if found is not None:
-                lane.granted(ticket, now)
+                lane.granted(ticket)
                 room.remove(ticket)
                 self._grant(ticket, found, now, notices)
             elif lane.impatient and not limited and self.all_closed(lane.stations, now):
@@ -146,10 +148,15 @@ class Admission:
             if not lane.count:
                 continue
             stations = [self._stations[name] for name in lane.stations]
-            if not any(station.unsettled(now) for station in stations):
-                service = min(station.forecast.seconds(0.0) for station in stations)
+            going = sum(station.capacity(now) for station in stations)
+            lane.blind = not going or any(station.unsettled(now) for station in stations)
+            if not lane.blind:
+                service = MARGIN * min(station.forecast.safe for station in stations)
                 flying = sum(station.outstanding for station in stations)
-                while (ticket := lane.hopeless(now, service, flying)) is not None:
+                free = sum(max(0.0, station.limit.limit - station.outstanding) for station in stations)
+                while (
+                    ticket := lane.hopeless(now, service=service, going=going, flying=flying, free=free)
+                ) is not None:
                     self._room.give_up(ticket, Kind.DEADLINE_UNREACHABLE)
             self._late = self._late or lane.late(now)
         return self._shed_at if self._late else inf

@@ -39,6 +39,8 @@ _LONGEST_LEASE: Final = 3600.0
 # a client that came back once a minute would never find the slot that they leave.
 _REFUSED_TRIPS: Final = 4
 _REFUSED: Final = "refused with nothing in flight"
+# So many times the consecutive failures open a circuit whose streams still deliver.
+CREDIT: Final = 2
 
 
 class Breaker:
@@ -236,8 +238,13 @@ class Breaker:
         if verdict == "neutral" and not slow:
             return ""
         window.add(now, failed=failed, slow=slow)
-        # A stream that still delivers proves life; a count that the classic form promises needs no proof.
-        lifeless = config.classic or now - self._alive_at >= config.liveness
+        # A stream that still delivers proves life, but not for ever: who refuses all that is new is out of service.
+        # A count that the classic form promises needs no proof.
+        lifeless = (
+            config.classic
+            or now - self._alive_at >= config.liveness
+            or self._consecutive >= CREDIT * (config.failures or inf)
+        )
         if failed and lifeless and self._consecutive >= (config.failures or inf):
             return "consecutive failures"
         if window.total < config.minimum or guarded:

@@ -7,6 +7,10 @@ from collections import deque
 # Fewer answers say too little to refuse a call on their word.
 ENOUGH = 8
 RECENT = 100
+# ... and of these the last ones alone, if they came sooner: a server that recovers must not be judged by its worst.
+LATEST = 16
+# Answers among which nine in ten are sooner than what a call must be given, not to be sent in vain.
+SAFE = 32
 # The quarter of answers that came soonest: a forecast that refuses calls must err on the hopeful side.
 HOPEFUL = 0.25
 
@@ -34,8 +38,15 @@ class Forecast:
 
     @property
     def mean(self) -> float:
-        """Mean answer time of the recent calls; 0.0 while nothing is known."""
-        return sum(seconds for seconds, _ in self._recent) / len(self._recent) if self._recent else 0.0
+        """Mean answer time of the latest calls; 0.0 while nothing is known."""
+        latest = list(self._recent)[-LATEST:]
+        return sum(seconds for seconds, _ in latest) / len(latest) if latest else 0.0
+
+    @property
+    def safe(self) -> float:
+        """Answer time that nine in ten of the latest calls kept; 0.0 while nothing is known."""
+        latest = sorted(seconds for seconds, _ in list(self._recent)[-SAFE:])
+        return latest[int(0.9 * len(latest))] if latest else 0.0
 
     def seconds(self, output_tokens: float) -> float:
         """Return seconds from send to the end of such an answer, hopefully; 0.0 while nothing is known."""
@@ -44,8 +55,13 @@ class Forecast:
             return 0.0
         if self._stale * 8 >= count:  # sorting a hundred numbers per answer is not worth the last one
             self._stale = 0
-            self._best = sorted(seconds for seconds, _ in self._recent)[int(count * HOPEFUL)]
+            answers = [seconds for seconds, _ in self._recent]
+            self._best = min(_hopeful(answers), _hopeful(answers[-LATEST:]))
             self._usual = sorted(tokens for _, tokens in self._recent)[count // 2]
         if self._usual > 0.0 and output_tokens < self._usual:
             return self._best * output_tokens / self._usual
         return self._best
+
+
+def _hopeful(answers: list[float]) -> float:
+    return sorted(answers)[int(len(answers) * HOPEFUL)]

@@ -8,16 +8,9 @@ from collections.abc import Iterator
 from math import inf
 
 from llm_client.core.fairness import Fairness
-from llm_client.core.rate import Rate
 from llm_client.core.ticket import Ticket
 from llm_client.model import Priority
 
-# Seconds over which a line's arrivals are averaged to foresee a wait, and over which its grants are. What an
-# endpoint serves changes slowly, and pauses for as long as the calls on it are; what arrives changes at once.
-ARRIVING = 10.0
-GOING = 30.0
-# A call is not given up before it has spent this share of its time: rates change.
-PATIENCE = 0.25
 # A head that has spent this share of its time in line is late, however short its deadline: what is left must
 # suffice for the answer.
 LATE = 0.2
@@ -40,15 +33,13 @@ class Line:
     when they are the majority, so every operation is amortised O(1), or O(log r) for r returned tickets.
     """
 
-    __slots__ = ("_back", "_count", "_hollow", "_queue", "_turn", "arrivals", "grants")
+    __slots__ = ("_back", "_count", "_hollow", "_queue", "_turn")
 
     def __init__(self) -> None:
         self._queue: deque[Entry] = deque()
         self._back: list[tuple[int, int, Entry]] = []
         self._count = 0
         self._hollow = 0
-        self.arrivals = Rate(ARRIVING)
-        self.grants = Rate(GOING)
         self._turn = 0  # tells entries of one ticket apart: it may leave and come back
 
     def __len__(self) -> int:
@@ -137,11 +128,16 @@ class Lane:
     Between classes the order is strict, but a head that has waited counts one class higher per
     `ageing` seconds, never above HIGH. Inside a class the oldest goes first, until the head of the
     urgent line is older than `lifo_after`, or than a fifth of its own time: then that line serves its newest,
-    who can still be in time (adaptive LIFO; Maurer, "Fail at Scale", ACM Queue 2015). Tenants of one class
-    take turns by tokens.
+    who can still be in time (adaptive LIFO; Maurer, "Fail at Scale", ACM Queue 2015), for as long as the lane is
+    blind. Tenants of one class take turns by tokens.
+
+    Attributes:
+        blind: nobody can tell who will be in time: the endpoints' rate is unknown, or one of them is away. Otherwise
+            the hopeless are given up, and the rest is served in order: that answers more calls in time than any other
+            order, for the oldest has the least time left.
     """
 
-    __slots__ = ("_fair", "_lines", "ageing", "count", "impatient", "key", "lifo_after", "stations")
+    __slots__ = ("_fair", "_lines", "ageing", "blind", "count", "impatient", "key", "lifo_after", "stations")
 
     def __init__(
         self, key: object, stations: tuple[str, ...], fair: Fairness, *, ageing: float, lifo_after: float
@@ -153,13 +149,14 @@ class Lane:
         self.lifo_after = lifo_after
         self.count = 0
         self.impatient = 0
+        self.blind = True
         self._lines: dict[Slot, Line] = {}
 
     def __iter__(self) -> Iterator[Ticket]:
         for line in self._lines.values():
             yield from line
 
-    def add(self, ticket: Ticket, now: float) -> None:
+    def add(self, ticket: Ticket) -> None:
         """Put a ticket into line at its place."""
         slot = _slot(ticket)
         line = self._lines.get(slot)
@@ -168,8 +165,6 @@ class Lane:
                 self._lines = {key: each for key, each in self._lines.items() if len(each)}
             line = self._lines[slot] = Line()
         line.add(ticket)
-        if not ticket.returned:
-            line.arrivals.add(now)
         ticket.lane = self
         self.count += 1
         self.impatient += ticket.impatient
@@ -181,44 +176,39 @@ class Lane:
         self.count -= 1
         self.impatient -= ticket.impatient
 
-    def granted(self, ticket: Ticket, now: float) -> None:
+    def granted(self, ticket: Ticket) -> None:
         """Count a ticket of this lane that goes now."""
-        self._lines[_slot(ticket)].grants.add(now)
         self._fair.charge(ticket.tenant, ticket.cost.total)
 
-    def hopeless(self, now: float, service: float, flying: int) -> Ticket | None:
+    def hopeless(self, now: float, *, service: float, going: float, flying: int, free: float) -> Ticket | None:
         """Return a ticket that will not be answered in time as things go; None when all may be.
 
-        Only an urgent line that serves its newest first gives anybody up: its oldest is the last in turn, and
-        gets there when those before it are gone, if more go than come. It is given up when that, and the
-        answer after it, would be too late, and not before it has spent a quarter of its time. Whatever went
-        to its own class or a lower one could have gone to this line.
+        Only an urgent line that is late gives anybody up, the oldest first, for it has the least time left: when an
+        answer would come too late for it even if it went now; and when the line could not be emptied before the
+        deadline of its newest even if nobody else came.
 
         Args:
             now: monotonic seconds.
-            service: seconds that an answer takes at best.
+            service: seconds that an answer takes as a rule.
+            going: calls per second that the lane's endpoints can do; 0.0 while nothing is known.
+            free: calls that the endpoints would take at once.
             flying: calls under way at the lane's endpoints. While no more than these wait, all of them go when
                 these are answered, however few were answered lately.
         """
-        supply = [0.0] * len(Priority)  # tickets per second that went to this class or a lower one
         standing = [0] * len(Priority)  # tickets of this class or a higher one
         for (priority, _, _), line in self._lines.items():
             for each in Priority:
-                if each <= priority:
-                    supply[each] += line.grants.per_second(now)
                 if each >= priority:
                     standing[each] += len(line)
         for (priority, urgent, _), line in self._lines.items():
             oldest = line.arrival() if urgent else None
-            if oldest is None or oldest.returned or standing[priority] <= flying or not self._is_late(oldest, now):
+            newest = line.newest()
+            if oldest is None or newest is None or oldest.returned or standing[priority] <= flying:
                 continue
-            if now - oldest.arrived < PATIENCE * (oldest.deadline - oldest.arrived):
+            if not going or not self._is_late(oldest, now):
                 continue
-            if not supply[priority]:
-                continue  # nobody went yet: nothing is known
-            clearing = supply[priority] - line.arrivals.per_second(now)
-            wait = len(line) / clearing if clearing > 0.0 else inf
-            if now + wait + service > oldest.deadline:
+            ahead = max(0.0, standing[priority] - free) / going
+            if now + service > oldest.deadline or now + ahead + service > newest.deadline:
                 return oldest
         return None
 
@@ -275,7 +265,7 @@ class Lane:
         if not urgent or head.returned:
             return head
         arrival = line.arrival()
-        if arrival is not None and not arrival.returned and self._is_late(arrival, now):
+        if self.blind and arrival is not None and not arrival.returned and self._is_late(arrival, now):
             return line.newest() or head
         return head
 

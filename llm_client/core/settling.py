@@ -64,6 +64,7 @@ def settle(
 def _limit(permit: Permit, outcome: Outcome, now: float, usage: Usage | None) -> None:
     limit, slot = permit.station.limit, permit.slot
     if outcome.ok:
+        permit.station.served.add(now)
         permit.station.forecast.note(now - permit.sent_at, None if usage is None else usage.completion_tokens)
         limit.done(
             slot,

@@ -21,6 +21,7 @@ class Reading(NamedTuple):
         least: the limit that a decrease may reach.
         level: calls in flight when these were sent, on average.
         fresh: share of the window that was sent after the last growth.
+        rate: answers per second, whatever they were sent under; of use while answers are the samples.
     """
 
     wait: float
@@ -30,6 +31,7 @@ class Reading(NamedTuple):
     least: float
     level: float
     fresh: float
+    rate: float
 
 
 class Signal:
@@ -43,6 +45,7 @@ class Signal:
     """
 
     __slots__ = (
+        "_answered",
         "_answers",
         "_finished",
         "_finished_at",
@@ -70,6 +73,7 @@ class Signal:
         self._total_wait, self._least_wait = 0.0, inf  # of the window
         self._turn = 0  # which sample of a full window is the oldest
         self._opened = 0.0
+        self._answered = 0  # since then, whatever was in flight
         self._learned, self._learn_at = 0, 0.0
         self._finished, self._finished_at, self._least_share = 0, 0.0, 1.0
         self.late = False
@@ -82,6 +86,7 @@ class Signal:
         self._total_wait, self._least_wait = 0.0, inf
         self._turn = 0
         self._opened = now
+        self._answered = 0
 
     def first(self, slot: Slot, now: float) -> None:
         """Learn from a first content."""
@@ -96,6 +101,7 @@ class Signal:
         """Learn from a whole answer; `output` is its tokens, 0.0 when unknown."""
         latency = now - slot.sent_at
         old = self.latency
+        self._answered += 1
         self.latency = typical = latency if old is None else old + self._tuning.smooth * (latency - old)
         if slot.seen:
             self._finish(slot, latency)
@@ -164,6 +170,7 @@ class Signal:
             alarm = n >= 2 and self._least_wait > 0.5 * t.alarm and self._total_wait > t.alarm * n
             if not (alarm and self._alarming(limit)):
                 return None
+        rate = self._answered / age if age > 0.0 else 0.0
         lost = len([s for s in window if s.lost])
         # A call given up counts when most were: alone it may have been a long one.
         kept = window if 2 * lost >= n else [s for s in window if not s.lost]
@@ -171,7 +178,7 @@ class Signal:
         if len(streams) >= min(t.few, len(kept)):
             verdict = self._streams.judge(streams, limit, self.latency)
         else:
-            verdict = self._answers.judge([s for s in kept if not s.streamed], limit)
+            verdict = self._answers.judge([s for s in kept if not s.streamed], limit, rate)
         wait, service, sure = verdict
         reading = Reading(
             wait=wait,
@@ -181,6 +188,7 @@ class Signal:
             least=t.floor if sure and lost < n else 1.0,
             level=sum([s.level for s in window]) / n,
             fresh=len([s for s in window if s.sent_at >= grown_at]) / n,
+            rate=rate,
         )
         self.restart(now)
         return reading

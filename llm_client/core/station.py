@@ -11,6 +11,7 @@ from llm_client.core.bucket import BucketSet
 from llm_client.core.concurrency import Limit
 from llm_client.core.cooldown import CoolDown
 from llm_client.core.forecast import Forecast
+from llm_client.core.rate import Rate
 from llm_client.events import BreakerChanged
 
 # Half-life of the failure share that repels traffic from a replica which fails fast: long enough to
@@ -21,6 +22,8 @@ _DECAY = log(2.0) / HALF_LIFE
 PENALTY = 9.0
 # Seconds for which a server's own load report is worth reading.
 NEWS = 5.0
+# Seconds over which answers are counted: what an endpoint does changes slowly, and pauses for as long as calls last.
+SERVED = 30.0
 # An endpoint that worked so many seconds ago may return any moment, and once it is back it takes as long as that
 # until what it serves shows in the rates of the queue.
 AWAY = 30.0
@@ -40,6 +43,7 @@ class Station:
         report: the last load report that came with an answer, for reading.
         busy: requests that the report says it has, or the share of its cache in use.
         reported_at: when that was, monotonic seconds.
+        served: answers per second.
         well_at: when an attempt last found it working, monotonic seconds.
         back_at: when its circuit last closed, monotonic seconds.
     """
@@ -59,6 +63,7 @@ class Station:
     busy: float = 0.0
     reported_at: float = -inf
     forecast: Forecast = field(default_factory=Forecast)
+    served: Rate = field(default_factory=lambda: Rate(SERVED))
     outstanding: int = 0
     well_at: float = -inf
     back_at: float = -inf
@@ -75,6 +80,11 @@ class Station:
     def unsettled(self, now: float) -> bool:
         """Tell whether it went away or came back lately, so that recent rates foretell nothing."""
         return now - self.back_at < AWAY or (now - self.well_at < AWAY and self.breaker.ready_at(now) > now)
+
+    def capacity(self, now: float) -> float:
+        """Calls per second that it can do: as many as it did, or more if its limit was not used; 0.0 while unknown."""
+        mean = self.forecast.mean
+        return max(self.served.per_second(now), self.limit.limit / mean) if mean > 0.0 else 0.0
 
     def serves(self, model: str | None) -> bool:
         """Tell whether calls for this model may come here."""

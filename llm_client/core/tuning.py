@@ -29,7 +29,9 @@ class Tuning:
     lapse: float = 60.0  # a Retry-After that ended this long ago says nothing about the next one
     silence_jitter: float = 0.25  # of Retry-After, added to a full silence so that a fleet returns spread out
     silence_jitter_min: float = 0.1  # seconds; a Retry-After of a second needs spreading too
-    blind_base: float = 0.5  # silence when nothing of ours is served and no time is named; doubles
+    blind_base: float = 0.5  # silence when nothing of ours is served and no time is named; grows ...
+    blind_growth: float = 1.6  # ... by this: at 2 the first second after an outage of four is mostly missed
+    outage: int = 2  # refusals in a row with nothing served: the server is away, not full
     blind_cap: float = 20.0  # the longest wait of a refused call, too
 
     # -- probes above the known ceiling
@@ -95,6 +97,17 @@ class Tuning:
     alike_noise: float = 2.0  # standard errors of the median
     alike_factor: float = 2.0  # above the best median: only then congested when all answers are alike
     alike_leak: float = 1.01  # per window, so that an idle hour is forgotten
+    knee_gain: float = 1.1  # more answers per second by this factor: the load was not too much
+    knee_slower: float = 1.4  # latencies by this factor, and not more answers: it was
+    knee_leak: float = 0.99  # per window
+    knee_relief: float = 0.75  # of the load at a verdict: so much less must be felt ...
+    knee_unrelieved: float = 0.85  # ... in latency, or it was no waiting
+    trial: float = 0.7  # of the load, tried for a window ...
+    trial_wait: float = 0.5  # ... when answers take so many service times longer than the best, for whatever reason
+    trial_loss: float = 0.9  # of the answers per second: fewer, and the load comes back
+    trial_gap: float = 5.0  # seconds between two; doubles when one was in vain
+    trial_gap_max: float = 80.0
+    trial_least: float = 4.0  # calls; below it a lighter load is idleness
 
     # -- learned rate of a token bucket
     pace: float = 0.98  # of the rate seen between two refusals

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from llm_client.core.concurrency import Slot
 from llm_client.core.floor import Floor
+from llm_client.core.knee import Knee
 from llm_client.core.slope import Slope
 from llm_client.core.tuning import Tuning
 
@@ -71,7 +72,18 @@ class AnswerWait:
             server that takes the same time for every answer has no slope, and all of it would pass for queueing.
     """
 
-    __slots__ = ("_best", "_bound", "_floor", "_outputs", "_prompts", "_tuning", "known", "per_output", "per_prompt")
+    __slots__ = (
+        "_best",
+        "_bound",
+        "_floor",
+        "_knee",
+        "_outputs",
+        "_prompts",
+        "_tuning",
+        "known",
+        "per_output",
+        "per_prompt",
+    )
 
     def __init__(self, tuning: Tuning) -> None:
         """Know nothing of the server's speed."""
@@ -79,6 +91,7 @@ class AnswerWait:
         self._outputs = Slope(tuning)
         self._prompts = Slope(tuning)
         self._floor = Floor(tuning)
+        self._knee = Knee(tuning)
         self._best = inf  # median latency of the best window
         self._bound = inf  # least latency / tokens: seconds per token cannot be above
         self.per_prompt = self.per_output = 0.0
@@ -112,8 +125,8 @@ class AnswerWait:
         """Tell whether an answer among alike ones came back about as fast as the best."""
         return self.known or latency <= self._tuning.alike_factor * self._best
 
-    def judge(self, samples: list[Slot], limit: float) -> Verdict:
-        """Read a window."""
+    def judge(self, samples: list[Slot], limit: float, rate: float) -> Verdict:
+        """Read a window; `rate` is answers per second in it."""
         t = self._tuning
         delays = sorted([s.delay for s in samples])
         mean, median = sum(delays) / len(delays), delays[len(delays) // 2]
@@ -131,7 +144,9 @@ class AnswerWait:
                 return Verdict(wait, max(0.01, mean - wait), sure=True)
         # 1.25 standard errors of the mean are one of the median, for near-normal samples.
         noise = 1.25 * sqrt(sum([(d - mean) ** 2 for d in delays])) / len(delays)
-        return Verdict(max(0.0, median - t.alike_noise * noise - self._best), self._best, sure=False)
+        wait = max(0.0, median - t.alike_noise * noise - self._best)
+        sure = self._knee.passed(sum(s.level for s in samples) / len(samples), rate, median)
+        return Verdict(wait, self._best, sure=sure)
 
     def _told(self, samples: list[Slot], limit: float) -> float:
         self.per_prompt = prefill(self._prompts, self._tuning)

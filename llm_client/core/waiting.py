@@ -149,7 +149,7 @@ class WaitingRoom:
         if lane is None:
             lane = Lane(key, stations, self.fair, ageing=self.limits.ageing, lifo_after=self.limits.lifo_after)
             self.lanes[key] = lane
-        lane.add(ticket, now)
+        lane.add(ticket)
         self.count += 1
         self.bytes += ticket.size
 

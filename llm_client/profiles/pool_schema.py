@@ -58,7 +58,8 @@ QUEUE: Final = Section(
         Key(
             name="order",
             shape=word(get_args(Order)),
-            doc="Inside a class: adaptive serves the newest first while the head is older than lifo_after, fifo never.",
+            doc="Inside a class: adaptive serves the newest first while the head is older than lifo_after and nobody "
+            "can tell who will be in time, fifo never.",
         ),
         Key(
             name="lifo_after",

@@ -82,31 +82,75 @@ def test_waiting_raises_the_class_up_to_high():
     """A low call that has aged two steps stands beside high ones, never above critical."""
     lane = Lane("k", ("a",), Fairness(), ageing=10.0, lifo_after=inf)
     old = ticket(1, Priority.LOW, arrived=0.0)
-    lane.add(old, 0.0)
-    lane.add(ticket(2, Priority.HIGH, arrived=20.0), 0.0)
+    lane.add(old)
+    lane.add(ticket(2, Priority.HIGH, arrived=20.0))
 
     assert old is lane.first(20.0)[1]
 
-    lane.add(ticket(3, Priority.CRITICAL, arrived=500.0), 0.0)
+    lane.add(ticket(3, Priority.CRITICAL, arrived=500.0))
 
     assert lane.first(500.0)[1].seq == 3
 
 
 def test_a_late_urgent_line_serves_its_newest():
-    """Once the head of the urgent line is older than `lifo_after`, the newest can still be in time."""
+    """Nothing is known of the rate, and the head is older than `lifo_after`: the newest can still be in time."""
     lane = Lane("k", ("a",), Fairness(), ageing=inf, lifo_after=2.0)
     for seq in range(3):
-        lane.add(ticket(seq, arrived=float(seq), deadline=seq + 30.0), 0.0)
+        lane.add(ticket(seq, arrived=float(seq), deadline=seq + 30.0))
 
     assert lane.first(1.9)[1].seq == 0
     assert lane.first(2.1)[1].seq == 2
+
+
+def late_lane(count=10, *, deadline=30.0):
+    """One call a second."""
+    lane = Lane("k", ("a",), Fairness(), ageing=inf, lifo_after=2.0)
+    for seq in range(count):
+        lane.add(ticket(seq, arrived=float(seq), deadline=seq + deadline))
+    return lane
+
+
+def test_a_late_line_whose_rate_is_known_stays_in_order():
+    """Who is hopeless is given up instead, so the oldest of the others goes first: it has the least time left."""
+    lane = late_lane()
+    lane.blind = False
+
+    assert lane.first(10.0)[1].seq == 0
+
+
+def hopeless(lane, now, **given):
+    ticket = lane.hopeless(now, **{"service": 1.0, "going": 1.0, "flying": 0, "free": 0.0, **given})
+    return None if ticket is None else ticket.seq
+
+
+def test_the_oldest_is_given_up_when_an_answer_would_come_too_late():
+    """Its deadline is at 30 s; an answer takes a second."""
+    lane = late_lane()
+
+    assert hopeless(lane, 28.9, going=100.0) is None
+    assert hopeless(lane, 29.1, going=100.0) == 0
+
+
+def test_the_oldest_is_given_up_when_the_line_outlasts_the_newest():
+    """Ten calls at one per second end at 20 s; the newest has until 19 s, so one is too many whoever it is."""
+    lane = late_lane(deadline=10.0)
+
+    assert hopeless(lane, 9.0, going=1.0) == 0
+    assert hopeless(lane, 9.0, going=1.3) is None
+    assert hopeless(lane, 9.0, going=1.0, free=3.0) is None
+
+
+@pytest.mark.parametrize("given", [{"going": 0.0}, {"flying": 10}])
+def test_nobody_is_given_up_on_a_guess(given):
+    """The rate is unknown; or no more wait than are under way, and all go when these are answered."""
+    assert hopeless(late_lane(deadline=10.0), 9.0, **given) is None
 
 
 def test_patient_calls_stay_first_in_first_out():
     """Calls with minutes of deadline do not overtake each other."""
     lane = Lane("k", ("a",), Fairness(), ageing=inf, lifo_after=2.0)
     for seq in range(3):
-        lane.add(ticket(seq, arrived=0.0, deadline=600.0), 0.0)
+        lane.add(ticket(seq, arrived=0.0, deadline=600.0))
 
     assert lane.first(100.0)[1].seq == 0
 

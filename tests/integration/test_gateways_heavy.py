@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from llm_client import AsyncClient, LLMClientError
+from llm_client import AsyncClient, LLMClientError, StreamInterruptedError
 from tests.integration import gateways
 from tests.integration.replicas import Replica, free_ports
 from tests.integration.shared import idle, message
@@ -71,9 +71,8 @@ async def test_a_rate_limit_at_the_gateway_is_obeyed(gateway):
         assert idle(client.pool)
 
 
-@pytest.mark.parametrize("gateway", ["envoy"], indirect=True)
 async def test_a_full_gateway(gateway):
-    """Envoy says that it is an overload: a refusal, and every call is answered."""
+    """Envoy says that it is an overload; HAProxy's page does not, and counts as an outage until the calls fit."""
     async with AsyncClient(base_url=gateway["narrow"]) as client:
         outcomes, calls = await many(client, 16)
         kinds = {
@@ -81,15 +80,15 @@ async def test_a_full_gateway(gateway):
         }
 
         assert {"ok": 16} == outcomes
-        assert {("overloaded", 503, True)} == kinds
+        expected = ("overloaded", 503, True) if gateway["name"] == "envoy" else ("unavailable", 503, False)
+        assert {expected} == kinds
         assert idle(client.pool)
 
 
-@pytest.mark.parametrize("gateway", ["envoy"], indirect=True)
 @pytest.mark.parametrize("seconds", [3.0])
 @pytest.mark.parametrize(("policy", "status", "kind"), [("slow", 504, "timeout"), ("nobody", 503, "unavailable")])
-async def test_envoys_own_words_become_an_error(gateway, seconds, policy, status, kind):
-    """By their status, at once, and without markup."""
+async def test_a_gateways_own_words_become_an_error(gateway, seconds, policy, status, kind):
+    """By their status, at once, and without their markup."""
     async with AsyncClient(base_url=gateway[policy], profile=ONCE) as client:
         with pytest.raises(LLMClientError) as caught:
             await asyncio.wait_for(client.chat.completions.create(model="m", messages=message()), 10)
@@ -107,3 +106,45 @@ async def test_nobody_behind_one_gateway(gateway):
         outcomes, _ = await many(client, 12)
 
         assert {"ok": 12} == outcomes
+
+
+async def test_a_server_that_dies_behind_the_gateway(gateway, replicas):
+    """Calls under way are repeated, and the gateway's words about the dead one are a failed attempt."""
+    async with AsyncClient(base_url=gateway["plain"]) as client:
+        calls = asyncio.ensure_future(many(client, 8))
+        await asyncio.sleep(0.1)
+        replicas[0].kill()
+        outcomes, _ = await calls
+        later, _ = await many(client, 4)
+
+        assert {"ok": 8} == outcomes
+        assert {"ok": 4} == later
+        assert idle(client.pool)
+
+
+async def test_a_stream_that_a_server_cuts(gateway, replicas):
+    """What was delivered is there; nothing is sent again."""
+    for each in replicas:
+        each.faults(cut=3)
+    async with AsyncClient(base_url=gateway["plain"]) as client:
+        chunks = await client.chat.completions.create(model="m", messages=message(), stream=True)
+        with pytest.raises(StreamInterruptedError) as caught:
+            await asyncio.wait_for(chunks.get_final_completion(), 10)
+
+        assert caught.value.partial
+        assert len(caught.value.attempts) == 1
+        assert idle(client.pool)
+
+
+@pytest.mark.parametrize("seconds", [3.0])
+async def test_a_stream_that_the_gateway_cuts(gateway, seconds, replicas):
+    """Envoy's longest duration of a stream; a HAProxy that is ended in the middle is the same."""
+    if gateway["name"] == "haproxy":
+        return
+    async with AsyncClient(base_url=gateway["short"]) as client:
+        chunks = await client.chat.completions.create(model="m", messages=message(), stream=True)
+        with pytest.raises(StreamInterruptedError) as caught:
+            await asyncio.wait_for(chunks.get_final_completion(), 10)
+
+        assert caught.value.partial
+        assert idle(client.pool)
