@@ -89,6 +89,7 @@ def station(spec: EndpointSpec, pool: PoolSpec, meters: Meters, rng: Random, gro
     return Station(
         name=spec.name,
         limit=_limit(pool.concurrency, rng),
+        most_tokens=inf if pool.concurrency.tokens is None else float(pool.concurrency.tokens),
         breaker=Breaker(spec.name, _breaker(pool.breaker), rng),
         cooldown=CoolDown(),
         weight=spec.weight,

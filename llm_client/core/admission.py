@@ -188,6 +188,8 @@ class Admission:
             if ready > now:
                 at = min(at, ready)
                 continue
+            if not station.holds(ticket.cost.total):
+                continue  # an answer makes room, and is an event of its own
             when = station.limit.may_send(now)
             if self._ceilings is not None and (held := self._held(ticket, station, now)) > now:
                 at = min(at, held)
@@ -269,10 +271,12 @@ class Admission:
             reservation=None if meter is None else meter.take(ticket.cost, now),
             now=now,
             prompt=ticket.cost.prompt,
+            tokens=ticket.cost.total,
             owner=ticket.owner,
         )
         ticket.state = State.GRANTED
         station.outstanding += 1
+        station.tokens += ticket.cost.total
         self._count(now)
         notices.events += station.news(now)
         if ticket.waker is not None:

@@ -34,6 +34,7 @@ class Permit:
         "sent_at",
         "slot",
         "station",
+        "tokens",
         "windows",
     )
 
@@ -48,6 +49,7 @@ class Permit:
         reservation: Reservation | None,
         now: float,
         prompt: float,
+        tokens: float,
         owner: int | None,
     ) -> None:
         self.gate = gate
@@ -58,6 +60,7 @@ class Permit:
         self.reservation = reservation
         self.sent_at = now
         self.prompt = prompt
+        self.tokens = tokens
         self.owner = owner
         self.open = True
         self.accepted = False

@@ -47,6 +47,7 @@ def settle(
     permit.open = False
     station, slot = permit.station, permit.slot
     station.outstanding -= 1
+    station.tokens = max(0.0, station.tokens - permit.tokens) if station.outstanding else 0.0
     if outcome is None:
         station.limit.dropped(slot, now)
         station.breaker.settle(permit.lease, now, "neutral")

@@ -44,6 +44,8 @@ class Station:
         busy: requests that the report says it has, or the share of its cache in use.
         reported_at: when that was, monotonic seconds.
         served: answers per second.
+        most_tokens: estimated tokens of the calls in flight never exceed these, but for a single call.
+        tokens: what they are now.
         well_at: when an attempt last found it working, monotonic seconds.
         back_at: when its circuit last closed, monotonic seconds.
     """
@@ -65,6 +67,8 @@ class Station:
     forecast: Forecast = field(default_factory=Forecast)
     served: Rate = field(default_factory=lambda: Rate(SERVED))
     outstanding: int = 0
+    most_tokens: float = inf
+    tokens: float = 0.0
     well_at: float = -inf
     back_at: float = -inf
     _failing: float = field(default=0.0)
@@ -80,6 +84,10 @@ class Station:
     def unsettled(self, now: float) -> bool:
         """Tell whether it went away or came back lately, so that recent rates foretell nothing."""
         return now - self.back_at < AWAY or (now - self.well_at < AWAY and self.breaker.ready_at(now) > now)
+
+    def holds(self, tokens: float) -> bool:
+        """Tell whether its key-value cache has room for so many more; one call alone always has."""
+        return not self.outstanding or self.tokens + tokens <= self.most_tokens
 
     def capacity(self, now: float) -> float:
         """Calls per second that it can do: as many as it did, or more if its limit was not used; 0.0 while unknown."""

@@ -104,6 +104,11 @@ CONCURRENCY: Final = Section(
             doc="What a refused call's Retry-After holds back: that call, or everything to that endpoint.",
             only=("kind", ("adaptive",)),
         ),
+        Key(
+            name="tokens",
+            shape=off(whole()),
+            doc="A second limit, in tokens: prompt and output, as estimated, of all calls in flight at an endpoint.",
+        ),
     ),
 )
 

@@ -69,6 +69,7 @@ class ConcurrencySpec:
         limit: the number of the fixed form, else None.
         target: latency in seconds that the latency form aims at.
         window: answers over which the latency form judges.
+        tokens: of prompt and output, estimated, that may be in flight as well; None for any number.
     """
 
     kind: LimitKind = "adaptive"
@@ -77,6 +78,7 @@ class ConcurrencySpec:
     target: float = 2.0
     window: int = 100
     retry_after_scope: RetryAfterScope = "call"
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

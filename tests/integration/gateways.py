@@ -24,6 +24,7 @@ defaults
   timeout server 60s
   timeout queue 300ms
   retries 0
+  option httpchk GET /health
 backend plain
 SERVERS
 backend narrow
@@ -42,7 +43,7 @@ OFTEN = """  stick-table type string len 64 size 1k expire 10s store http_req_ra
 
 def haproxy(folder, ports, upstreams):
     """Write HAProxy's configuration; return its command."""
-    servers = "\n".join(f"  server s{port} 127.0.0.1:{port}" for port in upstreams)
+    servers = "\n".join(f"  server s{port} 127.0.0.1:{port} check inter 100ms fall 1 rise 1" for port in upstreams)
     text = HAPROXY.replace("SERVERS", servers).replace("NARROW", servers.replace("\n", " maxconn 1\n") + " maxconn 1")
     for policy, port in zip(POLICIES, ports, strict=True):
         backend = policy if policy in {"narrow", "slow", "nobody"} else "plain"
@@ -88,11 +89,14 @@ def envoy(folder, ports, upstreams):
     def cluster(name, to, bound):
         threshold = {"max_connections": bound, "max_pending_requests": bound, "max_requests": 10_000}
         points = [{"endpoint": {"address": address(port)}} for port in to]
+        thresholds = {"unhealthy_threshold": 1, "healthy_threshold": 1}
+        check = {"timeout": "1s", "interval": "0.1s", **thresholds, "http_health_check": {"path": "/health"}}
         return {
             "name": name,
             "type": "STATIC",
             "connect_timeout": "1s",
             "circuit_breakers": {"thresholds": [threshold]},
+            "health_checks": [] if name == "nobody" else [check],
             "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": points}]},
         }
 
