@@ -90,7 +90,13 @@ def envoy(folder, ports, upstreams):
         threshold = {"max_connections": bound, "max_pending_requests": bound, "max_requests": 10_000}
         points = [{"endpoint": {"address": address(port)}} for port in to]
         thresholds = {"unhealthy_threshold": 1, "healthy_threshold": 1}
-        check = {"timeout": "1s", "interval": "0.1s", **thresholds, "http_health_check": {"path": "/health"}}
+        check = {
+            "timeout": "1s",
+            "interval": "0.1s",
+            "no_traffic_interval": "0.1s",
+            **thresholds,
+            "http_health_check": {"path": "/health"},
+        }
         return {
             "name": name,
             "type": "STATIC",

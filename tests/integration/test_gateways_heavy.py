@@ -89,14 +89,14 @@ async def test_a_full_gateway_that_says_so(gateway):
 
 @pytest.mark.parametrize("gateway", ["haproxy"], indirect=True)
 async def test_a_full_gateway_that_does_not_say_so(gateway):
-    """HAProxy's page is that of an outage: a failed attempt, so a call that meets it each time runs out of attempts."""
+    """HAProxy's page is that of an outage: a failed attempt, repeated while attempts and retry budget last."""
     async with AsyncClient(base_url=gateway["narrow"]) as client:
         outcomes, calls = await many(client, 16)
 
         assert {"ok", "unavailable"} >= outcomes.keys()
         assert outcomes["ok"] > 8
         assert {("unavailable", 503, False)} == said(calls)
-        assert {3} >= {len(attempts) for attempts in calls if attempts[-1].status != 200}
+        assert {2, 3} >= {len(attempts) for attempts in calls if attempts[-1].status != 200}
         assert idle(client.pool)
 
 
