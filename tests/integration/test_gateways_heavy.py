@@ -96,7 +96,7 @@ async def test_a_full_gateway_that_does_not_say_so(gateway):
         assert {"ok", "unavailable"} >= outcomes.keys()
         assert outcomes["ok"] > 8
         assert {("unavailable", 503, False)} == said(calls)
-        assert {2, 3} >= {len(attempts) for attempts in calls if attempts[-1].status != 200}
+        assert all(len(attempts) > 1 for attempts in calls if attempts[-1].status != 200)
         assert idle(client.pool)
 
 
