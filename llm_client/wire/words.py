@@ -61,6 +61,7 @@ OVERLOAD_TEXT: Final = _any(
     "backpressure",
     "backlog limit",
     "reset reason: overflow",
+    "reached concurrency limit",
     "capacity (?:temporarily )?exceeded",
     "no capacity available",
     "at capacity",
