@@ -121,6 +121,11 @@ class AdaptiveLimit:
         self._taken = 0  # most calls in flight of which one was answered, while none was ever refused
         self._clean, self._changed, self._over = 0, 0.0, 0  # calm windows in a row; last growth; congested in a row
 
+    @property
+    def searching(self) -> bool:
+        """Whether the ramp goes on."""
+        return self._ramp
+
     def may_send(self, now: float) -> float:
         """Tell when one more call may go: 0.0 now, `t > now` ask again at t, inf at the next event. Changes nothing."""
         if now < self._pause:

@@ -82,6 +82,11 @@ class Limit(Protocol):
     limit: float
     inflight: int
 
+    @property
+    def searching(self) -> bool:
+        """Whether it still grows in search of what the endpoint takes, so that it tells nothing of its capacity."""
+        ...
+
     def may_send(self, now: float) -> float:
         """Tell when one more call may go: 0.0 now, `t > now` ask again at t, inf at the next event. Changes nothing."""
         ...
@@ -128,6 +133,8 @@ class NoLimit:
     """No limit of ours, only the count; in the endpoint's scope a Retry-After still silences the endpoint."""
 
     __slots__ = ("_endpoint_scope", "_pause", "inflight", "limit", "refusals")
+
+    searching = False
 
     def __init__(self, *, retry_after_scope: str = "call") -> None:
         """Start with nothing in flight."""

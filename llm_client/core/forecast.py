@@ -38,15 +38,19 @@ class Forecast:
 
     @property
     def mean(self) -> float:
-        """Mean answer time of the latest calls; 0.0 while nothing is known."""
+        """Mean answer time of the latest calls; 0.0 while too little is known."""
+        if len(self._recent) < ENOUGH:
+            return 0.0
         latest = list(self._recent)[-LATEST:]
-        return sum(seconds for seconds, _ in latest) / len(latest) if latest else 0.0
+        return sum(seconds for seconds, _ in latest) / len(latest)
 
     @property
     def safe(self) -> float:
-        """Answer time that nine in ten of the latest calls kept; 0.0 while nothing is known."""
+        """Answer time that nine in ten of the latest calls kept; 0.0 while too little is known."""
+        if len(self._recent) < ENOUGH:
+            return 0.0
         latest = sorted(seconds for seconds, _ in list(self._recent)[-SAFE:])
-        return latest[int(0.9 * len(latest))] if latest else 0.0
+        return latest[int(0.9 * len(latest))]
 
     def seconds(self, output_tokens: float) -> float:
         """Return seconds from send to the end of such an answer, hopefully; 0.0 while nothing is known."""

@@ -82,7 +82,9 @@ class Station:
         return max(at, self.sick_until) if self.sick_until > now and self.breaker.state == "open" else at
 
     def unsettled(self, now: float) -> bool:
-        """Tell whether it went away or came back lately, so that recent rates foretell nothing."""
+        """Tell whether it went away or came back lately, or its limit is not found yet: rates foretell nothing."""
+        if self.limit.searching:
+            return True
         return now - self.back_at < AWAY or (now - self.well_at < AWAY and self.breaker.ready_at(now) > now)
 
     def holds(self, tokens: float) -> bool:

@@ -63,9 +63,9 @@ class Replica:
         """End it without a word."""
         self.end(signal.SIGKILL)
 
-    def stats(self):
-        """Read its counters."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=5) as answer:
+    def stats(self, *, log=0):
+        """Read its counters, and the last so many requests."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats?log={log}", timeout=10) as answer:
             return json.load(answer)
 
     def faults(self, **rule):
