@@ -79,6 +79,8 @@ def rows(open_lines):
         for stream in (False, True):
             why = open_lines.get((name, stream))
             marks = [] if why is None else [pytest.mark.xfail(reason=why, raises=AssertionError, strict=True)]
+            if name == "open 10":
+                marks.append(pytest.mark.heavy)
             out.append(pytest.param(name, stream, id=f"{name}-{'stream' if stream else 'plain'}", marks=marks))
     return out
 
