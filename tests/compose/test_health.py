@@ -129,7 +129,8 @@ def gone():
     """Wait until no thread of ours is left."""
     end = time.monotonic() + 3.0
     while housekeepers() and time.monotonic() < end:
-        time.sleep(0.01)
+        gc.collect()  # once is not enough: the thread itself may hold the pool while it asks a server
+        time.sleep(0.05)
     return not housekeepers()
 
 
