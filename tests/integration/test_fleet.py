@@ -127,7 +127,7 @@ async def test_a_black_hole_starves(fleet):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("clients", "bound"), [(1, 1.5), (4, 4.0)])
+@pytest.mark.parametrize(("clients", "bound"), [(1, 1.5), (16, 4.0)])
 async def test_unequal_speeds(fleet, clients, bound):
     """Speeds 1, 1, 1 and 0.5 at 85 % load: p95 of first contents in the second minute (S12)."""
     servers = fleet(*[sizes(16, 2.0)] * 3, sizes(16, 4.0))
