@@ -13,6 +13,7 @@ from random import Random
 
 from llm_client.core.ceiling import Ceiling
 from llm_client.core.concurrency import Slot, endpoint_scope
+from llm_client.core.outage import Outage
 from llm_client.core.pace import Pace
 from llm_client.core.signal import Reading, Signal
 from llm_client.core.trial import Trial
@@ -34,7 +35,6 @@ class AdaptiveLimit:
 
     __slots__ = (
         "_answered",
-        "_before",
         "_ceiling",
         "_changed",
         "_clean",
@@ -45,15 +45,14 @@ class AdaptiveLimit:
         "_limited",
         "_limited_at",
         "_max",
-        "_misses",
         "_next_grow",
+        "_outage",
         "_over",
         "_pace",
         "_pause",
         "_quiet",
         "_quiet_since",
         "_ramp",
-        "_refused_at",
         "_retry_after",
         "_retry_after_end",
         "_rng",
@@ -110,9 +109,7 @@ class AdaptiveLimit:
         self._streams = 0  # of those in flight
         self._hold = self._pause = self._next_grow = 0.0  # no growth, no sending, no next step before
         self._strikes = 0  # refused replacements in a row
-        self._misses = 0  # refusals in a row with nothing served between
-        self._refused_at = -inf
-        self._before = self.limit  # the limit when a call was last answered that left after the last refusal
+        self._outage = Outage(tuning, self.limit)
         self._retry_after, self._retry_after_end = 0.0, -inf
         self._quiet_since, self._quiet = 0.0, 0  # silence of the server, and how often it counted as a weak yes
         self._limited, self._limited_at = False, -1.0  # a call waited: since the last window, and when
@@ -200,13 +197,11 @@ class AdaptiveLimit:
         self._answered += 1
         if self._pace.rate is not None:
             self._pace.raised(now, self.limit, signal.latency or 0.0)
-        if slot.sent_at >= self._refused_at:
-            if self._misses >= self._tuning.outage:
-                # It took nothing for a while and is back: the refusals of that time told nothing of its size.
-                self._ceiling.forget()
-                self._goal = max(self._goal, min(self._max, self._before / 2.0))
-            self._before = max(self.limit, self._goal)
-        self._misses = 0
+        back = self._outage.answered(slot.sent_at)
+        if back is not None:
+            self._ceiling.forget()
+            self._goal = max(self._goal, min(self._max, back))
+        self._outage.remember(slot.sent_at, max(self.limit, self._goal))
         if now >= self._hold:
             self._strikes = 0
         if slot.seen and not signal.late:
@@ -252,9 +247,9 @@ class AdaptiveLimit:
 
     def recovered(self, now: float) -> None:
         """Start slowly from a quarter of the old limit: the server may have come back cold or smaller."""
-        self.limit = self._goal = max(self._tuning.floor, self.limit / 4.0, min(self._max, self._before) / 4.0)
+        self.limit = self._goal = max(self._tuning.floor, self.limit / 4.0, min(self._max, self._outage.before) / 4.0)
         self._ramp = True
-        self._strikes = self._misses = 0
+        self._strikes = self._outage.misses = 0
         self._pause = self._hold = 0.0
         self._quiet_since, self._quiet = now, 0
         self._taken = 0
@@ -323,7 +318,7 @@ class AdaptiveLimit:
 
     def _decrease(self, slot: Slot, now: float, held: float, wait: float) -> None:
         t, ceiling = self._tuning, self._ceiling
-        self._refused_at = now
+        self._outage.refused(now)
         self._strikes = self._strikes + 1 if slot.held else 0
         if held >= 1.0 and self._strikes < t.strikes:
             ceiling.learned(held, replaced=slot.held)
@@ -333,13 +328,8 @@ class AdaptiveLimit:
                 self._pace.learn(now, self._answered)
             self.limit = t.keep_drained * min(self.limit, max(held, 1.0))
         if held == 0.0 or self.limit < 1.0:  # nothing of ours is served: silence
-            self._misses += 1
-            if wait:
-                silence = self._spread(wait)
-            else:
-                silence = self._rng.uniform(0.5, 1.0) * min(
-                    t.blind_cap, t.blind_base * t.blind_growth ** min(self._misses, 32)
-                )
+            self._outage.misses += 1
+            silence = self._spread(wait) if wait else self._outage.silence(self._rng)
             self._pause = max(self._pause, now + silence)
             self.limit = max(self.limit, 1.0)
         soft = max(t.hold, min(wait, t.hold_latencies * (self._signal.latency or 1.0)))

@@ -64,7 +64,7 @@ class Admission:
         self._shed_at = -inf
         self._ceilings = room.limits.ceilings
         self._seen = [-inf, -inf, -inf]  # when a call of the three upper classes was last asked for
-        self._late = False  # some line serves its newest first: look at its oldest now and then
+        self._late = False  # some urgent line is late: look now and then who is hopeless
 
     def at_once(self, ticket: Ticket, now: float, notices: Notices) -> bool:
         """Grant a permit without queueing, when nobody waits who could be overtaken."""

@@ -213,7 +213,7 @@ class Lane:
         return None
 
     def late(self, now: float) -> bool:
-        """Tell whether an urgent line serves its newest first."""
+        """Tell whether the head of an urgent line has waited too long: somebody may have to be given up soon."""
         return any(
             urgent and (head := line.arrival()) is not None and self._is_late(head, now)
             for (_, urgent, _), line in self._lines.items()

@@ -18,7 +18,7 @@ def make(limit=None, **options):
     """A limit; with a number, one that was ramped up to it and grows no more by itself."""
     made = AdaptiveLimit(random.Random(1), **options)
     if limit is not None:
-        made.limit = made._goal = made._before = float(limit)
+        made.limit = made._goal = made._outage.before = float(limit)
         made._ramp = False
     return made
 

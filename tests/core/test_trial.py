@@ -48,7 +48,7 @@ def test_a_load_that_brought_as_many_answers_stays():
 
     assert trial.ended(reading(rate=9.5), 2.0) is None
     assert trial.begun(reading(), 20.0, 2.0 + 0.9 * TUNING.trial_gap) is None
-    assert trial.begun(reading(), 20.0, 2.0 + 1.1 * TUNING.trial_gap) is not None
+    assert trial.begun(reading(), 20.0, 2.0 + 1.1 * TUNING.trial_gap) == pytest.approx(0.7 * 20.0)
 
 
 def test_a_load_that_cost_answers_comes_back_and_is_tried_less():
@@ -58,4 +58,4 @@ def test_a_load_that_cost_answers_comes_back_and_is_tried_less():
 
     assert trial.ended(reading(rate=7.0), 2.0) == 24.0
     assert trial.begun(reading(), 24.0, 2.0 + 1.9 * TUNING.trial_gap) is None
-    assert trial.begun(reading(), 24.0, 2.0 + 2.1 * TUNING.trial_gap) is not None
+    assert trial.begun(reading(), 24.0, 2.0 + 2.1 * TUNING.trial_gap) == pytest.approx(0.7 * 20.0)
