@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from llm_client.core.circuit import BreakerConfig, Pass, Refused, State, Transition, Verdict, judge
+from llm_client.core.streak import Streak
 from llm_client.core.window import Window
 from llm_client.errors import CircuitOpenError
 
@@ -35,12 +36,13 @@ __all__ = [
 
 # A probe may be slow without being lost: a lease that was lost in vain doubles, at most to this.
 _LONGEST_LEASE: Final = 3600.0
-# Refusals lengthen the open time up to its fourth step (eight times the first). The server works, perhaps for others:
+# Refusals lengthen the open time up to its sixth step (eight times the first). The server works, perhaps for others:
 # a client that came back once a minute would never find the slot that they leave.
-_REFUSED_TRIPS: Final = 4
+_REFUSED_TRIPS: Final = 6
 _REFUSED: Final = "refused with nothing in flight"
-# So many times the consecutive failures open a circuit whose streams still deliver.
-CREDIT: Final = 2
+# Each opening lasts so many times the last one. An outage is outlasted by a share of its own length: by half of it on
+# average with 2, by a quarter with 1.5, for two probes more in the first four seconds.
+_GROWTH: Final = 1.5
 
 
 class Breaker:
@@ -57,6 +59,7 @@ class Breaker:
         # Outcomes count only in the generation that their pass was given in; every change starts a new one.
         self._generation = 0
         self._consecutive = 0
+        self._streak = Streak()
         self._refused = 0
         self._alive_at = -inf
         self._trips = 0
@@ -66,7 +69,7 @@ class Breaker:
         self._lease = config.lease
         self._lost = 0
         self._succeeded = 0
-        self._probing_since = -inf
+        self._probing_since = self._probed_at = -inf
         self._moving: Transition | None = None
         self.transitions: list[Transition] = []
 
@@ -84,6 +87,11 @@ class Breaker:
     def failures(self) -> int:
         """Consecutive failures so far."""
         return self._consecutive
+
+    @property
+    def untold(self) -> float:
+        """When the last probe went, while probes are under way and none has succeeded yet; else -inf."""
+        return self._probed_at if self._leases and not self._succeeded else -inf
 
     @property
     def probing(self) -> int:
@@ -120,7 +128,8 @@ class Breaker:
             self._probing_since = now
             self._move("half_open", "open time over")
         elif state != "half_open":
-            return Pass(self._generation, probe=False, ends=inf)
+            return Pass(self._generation, probe=False, ends=inf, mark=self._streak.sent())
+        self._probed_at = now
         lease = Pass(self._generation, probe=True, ends=now + self._lease)
         self._leases.append(lease)
         return lease
@@ -157,6 +166,7 @@ class Breaker:
         if stale or self._mode == "disabled":
             return
         pass_.accepted = verdict == "success"
+        self._streak.settled(pass_.mark, failure=verdict == "failure", success=verdict == "success")
         if pass_ in self._leases:
             self._leases.remove(pass_)
         if verdict == "success":
@@ -211,6 +221,7 @@ class Breaker:
         """Free the places of calls that nobody here will ever settle, as in the child of a fork."""
         self._generation += 1
         self._leases.clear()
+        self._streak.end()
 
     def drain(self) -> list[Transition]:
         """Hand over the changes of state since the last time, oldest first."""
@@ -238,15 +249,14 @@ class Breaker:
         if verdict == "neutral" and not slow:
             return ""
         window.add(now, failed=failed, slow=slow)
-        # A stream that still delivers proves life, but not for ever: who refuses all that is new is out of service.
+        # A stream that still delivers proves life, but not that anything new is taken: for that see the streak.
         # A count that the classic form promises needs no proof.
-        lifeless = (
-            config.classic
-            or now - self._alive_at >= config.liveness
-            or self._consecutive >= CREDIT * (config.failures or inf)
-        )
-        if failed and lifeless and self._consecutive >= (config.failures or inf):
+        limit = config.failures or inf
+        lifeless = config.classic or now - self._alive_at >= config.liveness
+        if failed and lifeless and self._consecutive >= limit:
             return "consecutive failures"
+        if failed and not self._streak.going and self._streak.failed >= limit:
+            return "nothing but failures since the first"
         if window.total < config.minimum or guarded:
             return ""
         if failed and window.failed >= (config.failure_rate or inf) * window.total:
@@ -261,7 +271,7 @@ class Breaker:
             self._trips = 0
         if reason != _REFUSED or self._trips < _REFUSED_TRIPS:
             self._trips += 1
-        wait = min(config.open_cap, config.open_base * 2.0 ** min(self._trips - 1, 64))
+        wait = min(config.open_cap, config.open_base * _GROWTH ** min(self._trips - 1, 64))
         if config.open_base < config.open_cap:
             wait = wait / 2.0 + self._rng.uniform(0.0, wait / 2.0)
         if retry_after is not None and retry_after > 0.0:
@@ -290,6 +300,7 @@ class Breaker:
     def _forget(self) -> None:
         self._generation += 1
         self._consecutive = self._refused = self._succeeded = self._lost = 0
+        self._streak.end()
         self._leases.clear()
         self._window.clear()
 

@@ -32,8 +32,8 @@ class BreakerConfig:
         failure_rate: share of failures in the window that opens it, from `minimum` outcomes on.
         slow_rate: share of slow first tokens that opens it, from `minimum` outcomes on.
         slow_first_token: what the owner calls slow; the breaker itself only counts.
-        open_base, open_cap: first and longest open time; each opening doubles it. Half of it is random, unless
-            both are equal: then it is exact, as in the classic form.
+        open_base, open_cap: first and longest open time; each opening lasts half as long again as the one before. Half
+            of it is random, unless both are equal: then it is exact, as in the classic form.
         probes: calls that may be under way while half-open.
         successes: probes that must succeed to close it.
         counts: "failures" and the kinds of `llm_client.Kind` that count as failures although they are not.
@@ -98,13 +98,14 @@ def _config_error(name: str, expected: str, value: object) -> ConfigError:
 class Pass:
     """The right to make one call to the endpoint; give it back with `Breaker.settle`, once."""
 
-    __slots__ = ("accepted", "ends", "generation", "probe", "settled")
+    __slots__ = ("accepted", "ends", "generation", "mark", "probe", "settled")
 
-    def __init__(self, generation: int, *, probe: bool, ends: float) -> None:
-        """Belong to one generation of the circuit; a probe holds its place until `ends`."""
+    def __init__(self, generation: int, *, probe: bool, ends: float, mark: int = -1) -> None:
+        """Belong to one generation of the circuit, and of a streak; a probe holds its place until `ends`."""
         self.generation = generation
         self.probe = probe
         self.ends = ends
+        self.mark = mark
         self.settled = False
         self.accepted = False
 

@@ -24,6 +24,8 @@ PENALTY = 9.0
 NEWS = 5.0
 # Seconds over which answers are counted: what an endpoint does changes slowly, and pauses for as long as calls last.
 SERVED = 30.0
+# Seconds from the first probe to the second: by then an endpoint that is out of service has said so to the first.
+PROBE_GAP = 0.25
 # An endpoint that worked so many seconds ago may return any moment, and once it is back it takes as long as that
 # until what it serves shows in the rates of the queue.
 AWAY = 30.0
@@ -77,7 +79,7 @@ class Station:
 
     def ready_at(self, now: float) -> float:
         """Return when circuit and cool-down let a call through; `<= now` means now, inf never."""
-        at = max(self.breaker.ready_at(now), self.cooldown.ready_at(now))
+        at = max(self.breaker.ready_at(now), self.cooldown.ready_at(now), self.breaker.untold + PROBE_GAP)
         # Bad health holds the first probe back; it neither opens nor closes a circuit, for only calls know.
         return max(at, self.sick_until) if self.sick_until > now and self.breaker.state == "open" else at
 

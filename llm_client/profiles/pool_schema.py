@@ -118,7 +118,7 @@ _OPEN_FOR: Final = Short(
         of=OpenFor,
         make=build.open_for,
         keys=(
-            Key(name="base", shape=span(), doc="The first time; each further opening doubles it."),
+            Key(name="base", shape=span(), doc="The first time; each further opening lasts half as long again."),
             Key(name="cap", shape=span(), doc="The longest time."),
         ),
     ),

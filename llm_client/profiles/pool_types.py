@@ -83,7 +83,7 @@ class ConcurrencySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFor:
-    """How long a circuit stays open: `base` doubled per opening, up to `cap`; equal values make it constant."""
+    """How long a circuit stays open: `base`, half as long again per opening, at most `cap`; equal: always the same."""
 
     base: float = 0.5
     cap: float = 60.0

@@ -23,7 +23,7 @@ class Model:
     def clear(self):
         self.epoch += 1
         self.row, self.lonely, self.good, self.lost, self.lease = 0, 0, 0, 0, LEASE
-        self.seen, self.ends = [], {}
+        self.seen, self.ends, self.flying, self.first, self.broken = [], {}, set(), None, 0
 
     def trip(self, now):
         self.state, self.until, self.ends, self.epoch = "open", now + OPEN_FOR, {}, self.epoch + 1
@@ -47,6 +47,9 @@ class Model:
             self.state, self.since, self.good, self.lost, self.epoch = "half_open", now, 0, 0, self.epoch + 1
         if self.state == "half_open":
             self.ends[key] = now + self.lease
+        else:
+            self.flying.add(key)
+            self.latest = key
         return (self.epoch, self.state == "half_open")
 
     def settle(self, key, given, now, verdict, *, slow, lonely):
@@ -54,6 +57,12 @@ class Model:
         if epoch != self.epoch:
             return
         self.ends.pop(key, None)
+        self.flying.discard(key)
+        since = self.first is not None and key > self.first
+        if verdict == "failure" and (self.first is None or since):
+            self.first, self.broken = self.first or self.latest, self.broken + 1
+        elif verdict == "success" and since:
+            self.first, self.broken = None, 0
         self.row = {"success": 0, "failure": self.row + 1, "neutral": self.row}[verdict]
         self.lonely = 0 if verdict == "success" else self.lonely + (verdict == "neutral" and lonely)
         trip = verdict == "neutral" and lonely and self.lonely >= FAILURES
@@ -69,6 +78,8 @@ class Model:
             recent = [each for each in self.seen if each[0] // 3.0 > now // 3.0 - 10]
             enough = len(recent) >= 10
             trip = trip or (verdict == "failure" and self.row >= FAILURES and now - self.alive >= 2.0)
+            going = any(each > (self.first or 0) for each in self.flying)
+            trip = trip or (verdict == "failure" and self.broken >= FAILURES and not going)
             trip = trip or (verdict == "failure" and enough and sum(f for _, f, _ in recent) >= 0.5 * len(recent))
             trip = trip or (slow and enough and sum(s for _, _, s in recent) >= 0.8 * len(recent))
         if trip:
@@ -117,6 +128,18 @@ class Circuit(RuleBasedStateMachine):
 
         # B1: while open, no outcome moves the end.
         assert until is None or self.breaker.until == until
+
+    @rule(times=st.integers(1, 4))
+    def fail_the_new_and_answer_the_old(self, times):
+        for _ in range(times):
+            old = min(self.given, default=None)
+            self.acquire(1)
+            for key, verdict in ((self.count, "failure"), (old, "success")):
+                if key in self.given:
+                    ours, theirs = self.given.pop(key)
+                    self.breaker.settle(ours, self.now, verdict)
+                    self.model.settle(key, theirs, self.now, verdict, slow=False, lonely=False)
+                    self.done.append(ours)
 
     @precondition(lambda self: self.done)
     @rule(data=st.data(), verdict=st.sampled_from(["success", "failure", "neutral"]))

@@ -90,13 +90,12 @@ OPEN_LINES = {
     ("open 10", False): "interactive 0.977 of 0.98, at two urgent calls for every place",
     ("open 10", True): "interactive below 0.98, as above",
     ("fair", True): "a client that joins late has a smaller share for some twenty seconds: Jain 0.93 of 0.95",
-    ("outage overload", True): "0.971 of 0.98 on time after it: the ramp after an outage takes three seconds",
-    ("outage", False): "20 requests in 4 s: running calls succeed for 0.8 s and keep the circuit closed",
-    ("outage", True): "as above, and streams that still deliver are taken for life",
 }
 
 
 @pytest.mark.parametrize(("name", "stream"), rows(OPEN_LINES))
 def test_calls_are_in_time_as_with_a_perfect_scheduler(name, stream):
     """Urgent ones above all, with hardly a refusal, hardly a slot wasted, and early word for who cannot be served."""
-    check(name, (100, 101), stream=stream, **({"Jain": (">=", 0.95)} if name == "fair" and stream else {}))
+    # In an outage the luck of two or three open times decides much of one repetition.
+    seeds = range(100, 108 if "outage" in name else 102)
+    check(name, seeds, stream=stream, **({"Jain": (">=", 0.95)} if name == "fair" and stream else {}))
