@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 from llm_client.errors import ConfigError
+
+D = TypeVar("D")
 
 
 class Unset(Enum):
@@ -100,19 +102,36 @@ class Headers(Mapping[str, str]):
 
     def __init__(self, pairs: Iterable[tuple[str, str]] | Mapping[str, str] = ()) -> None:
         """Take name-value pairs as they stood on the wire."""
-        items = pairs.items() if isinstance(pairs, Mapping) else pairs
+        items = pairs if isinstance(pairs, tuple | list) or not isinstance(pairs, Mapping) else pairs.items()
         self.pairs: tuple[tuple[str, str], ...] = tuple(items)
-        self._index: dict[str, list[str]] = {}
+        self._index: dict[str, str] = {}
+        index = self._index
         for name, value in self.pairs:
-            self._index.setdefault(name.lower(), []).append(value)
+            key = name.lower()
+            index[key] = value if key not in index else f"{index[key]}, {value}"
 
     def __getitem__(self, name: str) -> str:
         """Return the values of one name, joined by ", " as RFC 9110 section 5.3 allows."""
-        return ", ".join(self._index[name.lower()])
+        return self._index[name.lower()]
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> str | None: ...
+
+    @overload
+    def get(self, name: str, default: D, /) -> str | D: ...
+
+    def get(self, name: str, default: object = None, /) -> object:
+        """Return what stands under a name, or something else where it does not occur."""
+        return self._index.get(name.lower(), default)
+
+    def lacks(self, names: frozenset[str]) -> bool:
+        """Tell whether none of these lower-case names occurs."""
+        return self._index.keys().isdisjoint(names)
 
     def get_list(self, name: str) -> list[str]:
         """Return every value of one name, in order."""
-        return list(self._index.get(name.lower(), ()))
+        key = name.lower()
+        return [value for each, value in self.pairs if each.lower() == key]
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the lower-case names."""

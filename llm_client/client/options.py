@@ -26,6 +26,14 @@ def parted(arguments: Mapping[str, Any]) -> tuple[CallOptions, dict[str, Any]]:
         ConfigError: an option of the wrong type.
     """
     options, fields = split_options({name: value for name, value in arguments.items() if not absent(value)})
+    if options:
+        _check(options)
+    if fields.get("stream", UNSET) is None:
+        del fields["stream"]
+    return options, fields
+
+
+def _check(options: CallOptions) -> None:
     for name in ("extra_body", "extra_headers", "extra_query"):
         given = options.get(name)
         if given is not None and not isinstance(given, Mapping):
@@ -33,9 +41,6 @@ def parted(arguments: Mapping[str, Any]) -> tuple[CallOptions, dict[str, Any]]:
     tenant = options.get("tenant")
     if tenant is not None and not (isinstance(tenant, str) and tenant):
         raise ConfigError(f"tenant: expected a name, or None, got {tenant!r}")
-    if fields.get("stream", UNSET) is None:
-        del fields["stream"]
-    return options, fields
 
 
 def deadline_of(options: CallOptions) -> Any:

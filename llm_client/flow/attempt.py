@@ -228,7 +228,8 @@ def _peek(
         data = yield Peek(exchange, wait)
         if data is None:
             outcome = reader.end()
-            reading.chunks += reader.late
+            if stream:
+                reading.chunks += reader.late
             return outcome
         size += len(data)
         reading.raw.append(data)
@@ -349,7 +350,7 @@ def _reply(run: Run, reading: _Reading, exchange: Exchange, body: bytes, deliver
         run.request_id = headers.get("x-request-id") or headers.get("request-id")
     return Reply(
         status=exchange.status,
-        headers=Headers(headers.pairs),
+        headers=headers,
         run=run,
         body=body,
         delivery=delivery,

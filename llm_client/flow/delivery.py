@@ -13,7 +13,7 @@ from llm_client.errors import DeadlineExceededError, LLMClientError
 from llm_client.events import FirstContent
 from llm_client.flow.effects import Exchange, Fault, FaultKind
 from llm_client.flow.run import Run
-from llm_client.model import OK, Headers, Kind, Outcome
+from llm_client.model import OK, Kind, Outcome
 from llm_client.wire.classify import of_fault
 from llm_client.wire.failure import to_error
 from llm_client.wire.stream import Chunk, StreamReader
@@ -101,8 +101,9 @@ class Delivery:
             self._moved = now
             return []
         chunks = self.reader.feed(data)
-        if self.reader.progress != self._progress:
-            self._progress = self.reader.progress
+        progress = self.reader.progress
+        if progress != self._progress:
+            self._progress = progress
             self._moved = now
         return chunks
 
@@ -165,7 +166,7 @@ class Delivery:
         run = self.run
         error = to_error(
             outcome,
-            headers=Headers(self.exchange.headers.pairs),
+            headers=self.exchange.headers,
             endpoint=self.permit.endpoint,
             attempts=tuple(run.records),
             partial=self.text,

@@ -279,9 +279,18 @@ class Assembly:
                 continue
             if key not in {"id", "model", "created"} or not self._head.get(key):
                 self._head[key] = value
-        groq = data.get("x_groq")
-        if self.usage is None and isinstance(groq, dict) and isinstance(groq.get("usage"), dict):
-            self.usage = groq["usage"]
+        if self.usage is None:
+            self.usage = usage_of(data)
+
+
+def usage_of(data: dict[str, Any]) -> dict[str, Any] | None:
+    """Find the token counts of an answer or a chunk, whatever their place; None when the server sent none."""
+    usage = data.get("usage")
+    if usage and isinstance(usage, dict):
+        return usage
+    groq = data.get("x_groq")
+    found = groq.get("usage") if isinstance(groq, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def as_chunk(body: dict[str, Any]) -> dict[str, Any]:

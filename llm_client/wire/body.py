@@ -22,15 +22,17 @@ from llm_client.wire.unicode import clean_tree
 
 __all__ = ["Route", "absent", "dump", "plain"]
 
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _FOREIGN_UNSET: Final = frozenset({"Omit", "NotGiven"})
 
 
 def absent(value: object) -> bool:
     """Tell whether a value means "not given": ours, or the sentinels of openai-python and its kin."""
+    kind = type(value)
+    if kind in SCALARS:
+        return False
     if value is UNSET:
         return True
-    kind = type(value)
     return kind.__name__ in _FOREIGN_UNSET and kind.__module__.endswith("._types")
 
 
@@ -41,14 +43,14 @@ def plain(value: Any) -> Any:
         TypeError: something that has no JSON form.
     """
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return value
     if kind is dict:
-        if _SCALARS.issuperset(map(type, value.values())):
+        if SCALARS.issuperset(map(type, value.values())):
             return value
         return {key: plain(item) for key, item in value.items() if not absent(item)}
     if kind is list:
-        return value if _SCALARS.issuperset(map(type, value)) else [plain(item) for item in value if not absent(item)]
+        return value if SCALARS.issuperset(map(type, value)) else [plain(item) for item in value if not absent(item)]
     return _plain_object(value)
 
 
@@ -135,12 +137,14 @@ class Route:
         for name, value in params.items():
             if name not in self.fields:
                 raise TypeError(self._unknown(name))
-            if not absent(value):
+            if type(value) in SCALARS:
+                body[name] = value
+            elif not absent(value):
                 body[name] = self._plain(name, value)
         if extra_body:
             self._merge(body, extra_body)
         for names in self.required:
-            if not any(name in body for name in names):
+            if body.keys().isdisjoint(names):
                 raise TypeError(f"{self.call} needs the argument {' or '.join(map(repr, names))}")
         return body
 

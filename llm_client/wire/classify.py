@@ -9,11 +9,12 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from llm_client.core.retry_after import has_quota, read_hint
-from llm_client.model import OK, Headers, Kind, Outcome, RetryHint
+from llm_client.model import Headers, Kind, Outcome, RetryHint
 from llm_client.wire import rules
 from llm_client.wire.problem import Problem, decode_json, is_problem, problem_of, read_problem
 
 DEFAULT_CAP: Final = 120.0
+_FINE: Final = Outcome(ok=True, status=200)
 _REQUEST_IDS: Final = (
     "x-request-id",
     "request-id",
@@ -24,10 +25,12 @@ _REQUEST_IDS: Final = (
     "x-generation-id",
     "x-amzn-requestid",
 )
+_ANY_REQUEST_ID: Final = frozenset(_REQUEST_IDS)
+_CHOICES: Final = ("choices",)
 # What a 2xx body of each route holds; a route that is not listed is passed on unread.
 _SHAPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "chat": ("choices",),
-    "completions": ("choices",),
+    "chat": _CHOICES,
+    "completions": _CHOICES,
     "responses": ("output", "status"),
     "embeddings": ("data",),
     "models": ("data",),
@@ -172,7 +175,7 @@ def of_answer(data: object, headers: Headers, *, status: int, route: str, wall: 
             if failed is not None:
                 return failed
     if shape is None or _has_shape(data, route, shape):
-        return replace(OK, status=status, request_id=request_id(headers))
+        return fine(status, headers)
     return Outcome(
         kind=Kind.PROTOCOL,
         permanent=True,
@@ -246,15 +249,22 @@ def undecodable(text: bytes, headers: Headers, *, status: int, truncated: bool) 
 
 def request_id(headers: Headers) -> str | None:
     """Find the server's or gateway's id of a request, for support tickets."""
-    return next((headers[name] for name in _REQUEST_IDS if name in headers), None)
+    if headers.lacks(_ANY_REQUEST_ID):
+        return None
+    return next(headers[name] for name in _REQUEST_IDS if name in headers)
+
+
+def fine(status: int, headers: Headers) -> Outcome:
+    """Describe an answer that is as it was asked for."""
+    found = request_id(headers)
+    return _FINE if status == 200 and found is None else Outcome(ok=True, status=status, request_id=found)
 
 
 def _of_success(
     status: int, headers: Headers, body: bytes, *, route: str, wall: float, cap: float, truncated: bool
 ) -> Outcome:
-    fine = replace(OK, status=status, request_id=request_id(headers))
     if route not in _SHAPES:
-        return interrupted("the answer was cut off", headers) if truncated else fine
+        return interrupted("the answer was cut off", headers) if truncated else fine(status, headers)
     text = body.removeprefix(b"\xef\xbb\xbf").strip()
     if not text:
         if truncated:
@@ -294,7 +304,8 @@ def _of_choices(choices: object, headers: Headers, *, wall: float, cap: float) -
         error = choice.get("error")
         if error and isinstance(error, dict | str):
             return of_frame({"error": error}, headers, wall=wall, cap=cap)
-        failed = of_finish(str(choice.get("finish_reason")), headers)
+        reason = choice.get("finish_reason")
+        failed = None if reason is None else of_finish(str(reason), headers)
         if failed is not None:
             return failed
     return None
@@ -305,7 +316,7 @@ def _has_shape(data: object, route: str, shape: tuple[str, ...]) -> bool:
         return route == "rerank"  # TGI and text-embeddings-inference answer with a bare list
     if not isinstance(data, dict):
         return False
-    if route in {"chat", "completions"}:
+    if shape == _CHOICES:
         choices = data.get("choices")
         return isinstance(choices, list) and any(isinstance(choice, dict) for choice in choices)
     return any(name in data for name in shape)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from llm_client.model import Size
-from llm_client.wire.body import plain
+from llm_client.wire.body import SCALARS, absent, plain
 
 __all__ = ["max_output", "measure"]
 
 # Where a prompt stands in the bodies of the routes. The remaining fields steer the server and cost nothing.
-_PROMPT_FIELDS: Final = (
+_PROMPT_FIELDS: Final = frozenset({
     "messages",
     "prompt",
     "input",
@@ -28,7 +28,8 @@ _PROMPT_FIELDS: Final = (
     "data_2",
     "content",
     "suffix",
-)
+})  # fmt: skip
+_SCHEMAS: Final = frozenset({"tools", "functions"})
 _OUTPUT_FIELDS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 # Parts whose bytes are not text, by what they carry; a data URL of an image is not a million tokens.
 _MEDIA: Final = frozenset(
@@ -72,42 +73,46 @@ class _Scale:
                 return
             for item in value:
                 self.weigh(item)
+        elif kind not in SCALARS and not absent(value):
+            self.weigh(plain(value))
 
 
 def measure(params: Mapping[str, Any]) -> Size:
     """Weigh the prompt of any route's arguments or body."""
     scale = _Scale()
-    for name in _PROMPT_FIELDS:
-        value = params.get(name)
-        if value:
-            if name in {"tools", "functions"}:
-                _weigh_schema(plain(value), scale)
+    for name, value in params.items():
+        if name in _PROMPT_FIELDS and value:
+            if name in _SCHEMAS:
+                _weigh_schema(value, scale)
             else:
-                scale.weigh(plain(value))
+                scale.weigh(value)
     return Size(text=scale.text, media=scale.media, tokens=scale.tokens)
 
 
 def _weigh_schema(value: Any, scale: _Scale) -> None:
     """Weigh a JSON Schema, whose keys reach the model as well."""
-    if isinstance(value, dict):
+    kind = type(value)
+    if kind is dict:
         for key, item in value.items():
             scale.weigh(key)
             _weigh_schema(item, scale)
-    elif isinstance(value, list):
+    elif kind is list:
         for item in value:
             _weigh_schema(item, scale)
-    else:
+    elif kind is str:
         scale.weigh(value)
+    elif kind not in SCALARS and not absent(value):
+        _weigh_schema(plain(value), scale)
 
 
 def max_output(params: Mapping[str, Any]) -> int | None:
     """Return the most tokens the call may produce, over all of its choices and prompts; None when unbounded."""
-    bounds = (_count(params.get(name)) for name in _OUTPUT_FIELDS)
-    bound = next((count for count in bounds if count is not None), None)
-    if bound is None:
-        return None
-    copies = max(1, _count(params.get("n")) or 1, _count(params.get("best_of")) or 1)
-    return bound * copies * _prompts(params.get("prompt"))
+    for name in _OUTPUT_FIELDS:
+        bound = _count(params.get(name))
+        if bound is not None:
+            copies = max(1, _count(params.get("n")) or 1, _count(params.get("best_of")) or 1)
+            return bound * copies * _prompts(params.get("prompt"))
+    return None
 
 
 def _count(value: Any) -> int | None:
@@ -115,7 +120,6 @@ def _count(value: Any) -> int | None:
 
 
 def _prompts(prompt: Any) -> int:
-    if isinstance(prompt, str) or not isinstance(prompt, Iterable):
+    if not isinstance(prompt, list | tuple) or not prompt or isinstance(prompt[0], int):
         return 1
-    prompts = list(prompt) if isinstance(prompt, list | tuple) else []
-    return 1 if not prompts or isinstance(prompts[0], int) else len(prompts)
+    return len(prompt)

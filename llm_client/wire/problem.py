@@ -76,6 +76,22 @@ def decode_json(data: str | bytes) -> Any:
         return found
 
 
+class Broken(str):
+    """Text that should have been JSON."""
+
+    __slots__ = ()
+
+
+def decode_event(text: str) -> object:
+    """Parse the JSON of one event; None when it is empty, a `Broken` when it is no JSON."""
+    if not text:
+        return None
+    try:
+        return decode_json(text)
+    except ValueError:
+        return Broken(text)
+
+
 def read_problem(body: bytes) -> Problem | None:
     """Read an error body; None when it is empty."""
     text = body.decode("utf-8", "replace").lstrip("\ufeff").strip().lstrip("\ufeff")

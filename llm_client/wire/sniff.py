@@ -67,7 +67,7 @@ class Sniffer:
         """Say that the body is over; return what is held if it can only be lines of events."""
         if self.kind is Body.UNDECIDED and self.held:
             self.kind = Body.DOCUMENT
-        return self.release() if self._lines and self.kind in {Body.LINE, Body.WHOLE} else b""
+        return self.release() if self._lines and self.kind is not Body.DOCUMENT and self.is_document else b""
 
     def document(self) -> bytes:
         """Return the document without the blank around it."""
@@ -76,7 +76,8 @@ class Sniffer:
     @property
     def is_document(self) -> bool:
         """Whether the body, being over, is one document."""
-        return self.kind in {Body.LINE, Body.WHOLE, Body.DOCUMENT}
+        kind = self.kind
+        return kind is Body.LINE or kind is Body.WHOLE or kind is Body.DOCUMENT
 
     def _decide(self) -> None:
         if not self._started:

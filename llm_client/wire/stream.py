@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
-from llm_client.model import OK, Headers, Outcome, Usage
+from llm_client.model import Headers, Outcome, Usage
 from llm_client.wire import classify
-from llm_client.wire.assemble import Assembly, as_chunk
+from llm_client.wire.assemble import Assembly, as_chunk, read_usage, usage_of
 from llm_client.wire.assemble_responses import ENDS, ResponseAssembly
 from llm_client.wire.halves import Halves
-from llm_client.wire.problem import decode_json, is_problem
+from llm_client.wire.problem import Broken, decode_event, decode_json, is_problem
 from llm_client.wire.sniff import EVENT_STREAM, Body, Sniffer
 from llm_client.wire.sse import DONE, ERROR, HTML, Decoder, ServerEvent
 
@@ -25,21 +25,6 @@ _SHOWN: Final = 200  # characters of a broken event in a message
 
 # Half the price of calling the class, once per token.
 _new: Final = tuple.__new__
-
-
-class _Broken(str):
-    """Text that should have been JSON."""
-
-    __slots__ = ()
-
-
-def _decoded(text: str) -> object:
-    if not text:
-        return None
-    try:
-        return decode_json(text)
-    except ValueError:
-        return _Broken(text)
 
 
 class Chunk(NamedTuple):
@@ -63,13 +48,12 @@ class StreamReader:
         ended: a terminal marker was seen (`[DONE]`, the Responses API's last event, a failure); stop reading.
         failure: the error the answer turned out to be, as soon as it is known.
         unfinished: the answer was accepted although no finish reason came.
-        late: chunks that became known only when the body ended; deliver them before the outcome.
     """
 
     __slots__ = (
         "_body", "_cap", "_chunks", "_decoder", "_document", "_halves", "_headers", "_held", "_ignored",
-        "_outcome", "_responses", "_route", "_status", "_strict", "_text", "_type", "_wall", "ended", "failure", "late",
-        "unfinished",
+        "_late", "_outcome", "_responses", "_route", "_status", "_strict", "_text", "_type", "_unfolded", "_wall",
+        "ended", "failure", "unfinished",
     )  # fmt: skip
 
     def __init__(
@@ -101,7 +85,7 @@ class StreamReader:
         self.ended = False
         self.failure: Outcome | None = None
         self.unfinished = False
-        self.late: list[Chunk] = []
+        self._late: list[Chunk] = []
         self._route = route
         self._headers = headers
         self._wall = wall
@@ -116,11 +100,18 @@ class StreamReader:
         self._halves = Halves()
         self._body = Sniffer(self._type)
         self._document: dict[str, Any] | None = None  # decoded, where the answer is one
+        self._unfolded = False  # nobody asked yet for what only a stream needs of the document
         self._chunks = 0
         self._outcome: Outcome | None = None  # once the body is over
         self._ignored = False  # an event of a name that means nothing here
 
     # What has been read so far.
+
+    @property
+    def late(self) -> list[Chunk]:
+        """Chunks that became known only when the body ended; deliver them before the outcome."""
+        self._fold()
+        return self._late
 
     @property
     def content(self) -> bool:
@@ -130,11 +121,15 @@ class StreamReader:
     @property
     def progress(self) -> int:
         """A counter that grows with every real delta, and with nothing else."""
-        return self._text.news + (self._responses.news if self._responses else 0)
+        if self._unfolded:
+            self._fold()
+        return self._text.news if self._responses is None else self._text.news + self._responses.news
 
     @property
     def usage(self) -> Usage | None:
         """What the server says it cost; None when it did not say."""
+        if self._unfolded and self._document is not None:
+            return read_usage(usage_of(self._document))
         found = self._responses.tokens if self._responses else None
         return found or self._text.tokens
 
@@ -152,6 +147,7 @@ class StreamReader:
         """Return the content of one choice so far."""
         if self._responses and index == 0:
             return self._responses.text
+        self._fold()
         return self._text.text(index)
 
     @property
@@ -159,6 +155,7 @@ class StreamReader:
         """The reasoning of the first choice so far."""
         if self._responses:
             return self._responses.reasoning
+        self._fold()
         first = self._text.choices.get(0)
         return "".join(first.reasoning) if first else ""
 
@@ -167,6 +164,7 @@ class StreamReader:
         """Why the first choice ended; None when the server did not say."""
         if self._responses:
             return self._responses.finish_reason
+        self._fold()
         first = self._text.choices.get(0)
         return first.finish if first else None
 
@@ -235,14 +233,14 @@ class StreamReader:
         elif name == HTML:
             self._fail(classify.protocol("an HTML page inside the stream", self._headers, retryable=False))
         elif name == ERROR:
-            self._fail_by(_decoded(text) if text[:1] in {"{", "["} else text)
+            self._fail_by(decode_event(text) if text[:1] in {"{", "["} else text)
         elif name in {"", "message"} or name.startswith("response."):
-            self._decoded_event(_decoded(text), event, chunks)
+            self._decoded_event(decode_event(text), event, chunks)
         else:
             self._ignored = True
 
     def _decoded_event(self, data: object, event: ServerEvent, chunks: list[Chunk]) -> None:
-        if isinstance(data, _Broken):
+        if isinstance(data, Broken):
             message = f"an event of the stream is not JSON: {data[:_SHOWN]!r}"
             self._fail(classify.protocol(message, self._headers, retryable=True))
             return
@@ -296,20 +294,21 @@ class StreamReader:
 
     def _conclude(self, fault: str | None) -> Outcome:
         if not self.ended:
-            self.late += self._take(self._decoder.feed(self._body.end()))
+            rest = self._body.end()
+            if rest:
+                self._late += self._take(self._decoder.feed(rest))
         if not self.ended and self._body.is_document:
             self._finish_document(fault)
         elif not self.ended:
-            self.late += self._take(self._decoder.end())
+            self._late += self._take(self._decoder.end())
         self._stop(last=True)
         if self.failure is not None:
             return self.failure
-        if self._whole():
-            return self._fine()
-        if self.ended and self._chunks and not self._strict:
+        if not self._whole():
+            if not self.ended or not self._chunks or self._strict:
+                return self._fail(self._incomplete(fault))
             self.unfinished = True
-            return self._fine()
-        return self._fail(self._incomplete(fault))
+        return classify.fine(self._status, self._headers)
 
     def _whole(self) -> bool:
         if self._document is not None or (self._responses is not None and self._responses.final is not None):
@@ -338,7 +337,7 @@ class StreamReader:
             data = decode_json(text)
         except ValueError:
             if self._type == EVENT_STREAM and text.startswith(b"{"):
-                self.late += self._take(self._decoder.feed(self._body.release()) + self._decoder.end())
+                self._late += self._take(self._decoder.feed(self._body.release()) + self._decoder.end())
                 return
             truncated = fault is not None
             outcome = classify.undecodable(text, self._headers, status=self._status, truncated=truncated)
@@ -359,21 +358,24 @@ class StreamReader:
 
     def _keep_document(self, data: dict[str, Any]) -> None:
         self._chunks += 1
+        line = str(data.get("object")).endswith(".chunk")  # a stream of one line; its finish reasons decide
+        if not line:
+            self._document = data
+            if self._responses is None:
+                self._unfolded = True
+                return
         self._text.add(data)
+        event = {"type": "response.completed", "response": data}
         if self._responses is not None:
-            self._responses.add("response.completed", {"response": data})
-        if str(data.get("object")).endswith(".chunk"):
-            self.late.append(Chunk(data, "", ""))  # a stream of one line; its finish reasons decide
-            return
-        self._document = data
-        if self._responses is None:
-            self.late.append(Chunk(as_chunk(data), "", ""))
-        else:
-            event = {"type": "response.completed", "response": data}
-            self.late.append(Chunk(event, "", "response.completed"))
+            self._responses.add("response.completed", event)
+        self._late.append(Chunk(data, "", "") if line else Chunk(event, "", "response.completed"))
 
-    def _fine(self) -> Outcome:
-        return replace(OK, status=self._status, request_id=classify.request_id(self._headers))
+    def _fold(self) -> None:
+        """Read a document as the one chunk of a stream; a plain call never asks for it."""
+        if self._unfolded and self._document is not None:
+            self._unfolded = False
+            self._text.add(self._document)
+            self._late.append(Chunk(as_chunk(self._document), "", ""))
 
     def _fail(self, outcome: Outcome) -> Outcome:
         """Settle on a failure; once anything was delivered nothing may be repeated."""

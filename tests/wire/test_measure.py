@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llm_client.model import Size
+from llm_client.model import UNSET, Size
 from llm_client.wire.chat import ChatCompletionMessage
 from llm_client.wire.measure import max_output, measure
 
@@ -41,6 +41,16 @@ def test_responses_input_counts_too():
 
     assert size.media == 1
     assert len("abcuserinput_textde") == size.text
+
+
+def test_arguments_that_are_not_plain_yet_weigh_what_they_will_be():
+    """Tuples, models and left-out values, in messages and in the schemas of tools."""
+    said = ChatCompletionMessage.from_dict({"role": "assistant", "content": "abc"})
+    raw = {"messages": ({"role": "user", "content": UNSET}, said), "tools": ({"name": "f", "arguments": UNSET},)}
+    plain = {"messages": [{"role": "user"}, {"role": "assistant", "content": "abc"}], "tools": [{"name": "f"}]}
+
+    assert measure(plain) == measure(raw)
+    assert measure(plain).text == len("userassistantabc") + len("namef")
 
 
 @pytest.mark.parametrize(
