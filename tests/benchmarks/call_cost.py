@@ -1,8 +1,16 @@
 """What the protection adds to a call: `python -m tests.benchmarks.call_cost [calls]`.
 
-The same HTTP engine and the same typed answer with and without queue, limit, circuit, retry, deadline and budget; short
-blocks of both, taking turns, on one event loop; the client's CPU time, which other load disturbs least. Prints
-microseconds per call (median of the blocks), what is added, and the ratio.
+Three ways to the same typed answer, by the same HTTP engine:
+
+- `engine`: a ready request is sent, the body collected and made a model.
+- `sdk`: the call of an SDK without protection. Arguments are checked and become a body, the body is dumped, the usual
+  headers go with it; the answer is read (an error inside a 200, an event stream nobody asked for, a body cut short) and
+  becomes a model. Nothing waits, is counted, estimated, identified, bounded in time, tried again or told.
+- `protected`: what users call, with queue, limit, circuit, retry, deadline, budget and the story of the call.
+
+Short blocks of the three, taking turns, on one event loop; the client's CPU time, which other load disturbs least.
+Prints microseconds per call (medians of the blocks), and what the protection adds to each of the two others, with the
+ratio (medians over the turns).
 """
 
 from __future__ import annotations
@@ -16,9 +24,17 @@ import sys
 import time
 
 from llm_client import AsyncClient
+from llm_client.client.options import parted
+from llm_client.client.sending import bearer, with_headers, with_query
+from llm_client.flow.prepare import USER_AGENT, address
+from llm_client.model import Request
 from llm_client.profiles.pool_types import HttpSpec
 from llm_client.transport.aio import AsyncTransport
+from llm_client.wire import chat
+from llm_client.wire.body import dump
 from llm_client.wire.chat import ChatCompletion
+from llm_client.wire.failure import to_error
+from llm_client.wire.stream import StreamReader
 from tests.transport import overhead
 from tests.transport.kit import CLOCK, post
 from tests.virtual import completion
@@ -30,6 +46,44 @@ overhead.ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent
 )
 MESSAGES = [{"role": "user", "content": "Say ok. " * 16}]
 BLOCK = 50
+HEADERS = (
+    ("user-agent", USER_AGENT),
+    ("content-type", "application/json"),
+    ("accept", "application/json"),
+    ("authorization", bearer("api_key", "none")),
+)
+
+
+async def unprotected(transport, base, **arguments):
+    """Do what any SDK does for a chat call, and no more."""
+    options, fields = parted(arguments)
+    body = chat.build_body(fields, options.get("extra_body"))
+    exchange = await transport.send(
+        Request(
+            path="chat/completions",
+            url=address(base, "chat/completions"),
+            headers=with_headers("extra_headers", HEADERS, options.get("extra_headers")),
+            query=with_query("extra_query", (), options.get("extra_query")),
+            body=dump(body),
+        ),
+        until=time.monotonic() + 5,
+        connect=5,
+        clock=CLOCK,
+    )
+    content_type = exchange.headers.get("content-type", "")
+    reader = StreamReader(
+        "chat", headers=exchange.headers, wall=time.time(), content_type=content_type, status=exchange.status
+    )
+    pieces = []
+    while (piece := await exchange.read(time.monotonic() + 5)) is not None:
+        pieces.append(piece)
+        reader.feed(piece)
+    outcome = reader.end()
+    await exchange.finish()
+    whole = b"".join(pieces)
+    if not outcome.ok:
+        raise to_error(outcome, body=whole, headers=exchange.headers)
+    return ChatCompletion.from_bytes(whole, status_code=exchange.status, content_type=content_type)
 
 
 async def run(family, base, calls):
@@ -38,7 +92,7 @@ async def run(family, base, calls):
     client = AsyncClient(base_url=base, api_key="none", pool={"http": {"family": family}})
     request = post(base + "/chat/completions", json.dumps({"model": "m", "messages": MESSAGES}).encode())
 
-    async def bare():
+    async def engine():
         exchange = await transport.send(request, until=time.monotonic() + 5, connect=5, clock=CLOCK)
         pieces = []
         while (piece := await exchange.read(time.monotonic() + 5)) is not None:
@@ -46,24 +100,32 @@ async def run(family, base, calls):
         await exchange.aclose()
         assert ChatCompletion.model_validate_json(b"".join(pieces)).choices[0].message.content == "ok"
 
+    async def sdk():
+        done = await unprotected(transport, base, model="m", messages=MESSAGES)
+        assert done.choices[0].message.content == "ok"
+
     async def protected():
         done = await client.chat.completions.create(model="m", messages=MESSAGES)
         assert done.choices[0].message.content == "ok"
 
-    blocks = ([], [])
-    for number in range(2 * calls // BLOCK + 4):
-        work, started = (bare, protected)[number % 2], time.process_time()
-        for _ in range(BLOCK):
-            await work()
-        if number > 3:
-            blocks[number % 2].append(time.process_time() - started)
+    works = (engine, sdk, protected)
+    turns = [[await spent(work) for work in works] for _ in range(calls // BLOCK + 2)][2:]
     await transport.aclose()
     await client.close()
-    plain, full = (statistics.median(values) * 1e6 / BLOCK for values in blocks)
-    ratio = statistics.median(b / a for a, b in zip(*blocks, strict=True))
-    print(
-        f"{family:8} engine {plain:7.1f} us   protected {full:7.1f} us   added {full - plain:6.1f} us   ratio {ratio:.2f}"
-    )
+    plain, bare, full = (statistics.median(values) for values in zip(*turns, strict=True))
+    print(f"{family:8} engine {plain:7.1f} us   sdk {bare:7.1f} us   protected {full:7.1f} us")
+    for place, name in enumerate(("engine", "sdk")):
+        added = statistics.median(turn[2] - turn[place] for turn in turns)
+        ratio = statistics.median(turn[2] / turn[place] for turn in turns)
+        print(f"{'':8} protected over {name:6} {added:+8.1f} us   ratio {ratio:.2f}")
+
+
+async def spent(work):
+    """Return the microseconds of CPU time per call of a block."""
+    started = time.process_time()
+    for _ in range(BLOCK):
+        await work()
+    return (time.process_time() - started) * 1e6 / BLOCK
 
 
 def main():
