@@ -136,7 +136,8 @@ class Admission:
         if ticket.deadline == inf or ticket.stream:
             return False
         room = ticket.deadline - now
-        return all(self._stations[name].forecast.seconds(ticket.cost.output) > room for name in stations)
+        output = ticket.cost.output
+        return all(self._stations[name].forecast.seconds(output) > room for name in stations)
 
     def _shed(self, now: float) -> float:
         """Give up, from time to time, what waits in vain; return when to look again."""
@@ -262,6 +263,7 @@ class Admission:
         if isinstance(lease, Refused):
             raise RuntimeError(f"the circuit of {station.name} was ready and refused")  # noqa: TRY004 - not a caller's type
         ticket.move(now, "")
+        tokens = ticket.cost.total
         ticket.permit = Permit(
             self._gate,
             station,
@@ -271,14 +273,15 @@ class Admission:
             reservation=None if meter is None else meter.take(ticket.cost, now),
             now=now,
             prompt=ticket.cost.prompt,
-            tokens=ticket.cost.total,
+            tokens=tokens,
             owner=ticket.owner,
         )
         ticket.state = State.GRANTED
         station.outstanding += 1
-        station.tokens += ticket.cost.total
+        station.tokens += tokens
         self._count(now)
-        notices.events += station.news(now)
+        if station.breaker.transitions:
+            notices.events += station.news(now)
         if ticket.waker is not None:
             notices.wakers.append(ticket.waker)
 

@@ -85,7 +85,7 @@ class Gate:
             ticket.stations = self._stations_for(ticket)
             ticket.state = State.WAITING
             if ticket.owner is not None:
-                self._owners[ticket.owner] += 1
+                self._owners[ticket.owner] = self._owners.get(ticket.owner, 0) + 1
             if self._closed or not ticket.stations:
                 self._fail(ticket, Kind.CANCELLED if self._closed else Kind.NOT_FOUND)
             elif ticket.deadline <= now:
@@ -318,8 +318,10 @@ class Gate:
     def _guarded(self, station: Station) -> bool:
         """Tell whether half of the other endpoints are out already: a rate must not take out the whole pool."""
         total = len(self._stations)
+        if total < 2:
+            return False
         out = sum(each.breaker.state != "closed" for each in self._stations.values() if each is not station)
-        return total > 1 and out >= max(1, total // 2)
+        return out >= total // 2
 
     def _collect(self, now: float) -> None:
         while self._lost:
@@ -329,10 +331,14 @@ class Gate:
                 self._forget(permit)
 
     def _pump(self, now: float) -> None:
-        self._room.advance(now)
+        room = self._room
+        if room.idle:
+            self._next = self._admission.pump(now, self._notices)
+            return
+        room.advance(now)
         at = self._admission.pump(now, self._notices)
-        self._room.expire(now)
-        self._next = min(at, self._room.next_event())
+        room.expire(now)
+        self._next = min(at, room.next_event())
 
     def _fail(self, ticket: Ticket, reason: Kind) -> None:
         ticket.state = State.FAILED
@@ -344,8 +350,10 @@ class Gate:
 
     def _disown(self, owner: int | None) -> None:
         if owner is not None:
-            self._owners[owner] -= 1
-            if not self._owners[owner]:
+            left = self._owners[owner] - 1
+            if left:
+                self._owners[owner] = left
+            else:
                 del self._owners[owner]
 
     def _stations_for(self, ticket: Ticket) -> tuple[str, ...]:

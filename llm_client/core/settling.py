@@ -22,7 +22,8 @@ def book_first(permit: Permit, now: float, notices: Notices) -> None:
     breaker = permit.station.breaker
     slow = breaker.config.slow_first_token
     breaker.settle(permit.lease, now, "success", slow=slow is not None and now - permit.sent_at > slow)
-    notices.events += permit.station.news(now)
+    if breaker.transitions:
+        notices.events += permit.station.news(now)
 
 
 def settle(
@@ -59,7 +60,8 @@ def settle(
         _cool(permit, outcome, now, notices)
         _meter(permit, outcome, now, usage)
         station.note(now, failed=not outcome.ok and (outcome.breaker or outcome.refusal))
-    notices.events += station.news(now)
+    if station.breaker.transitions:
+        notices.events += station.news(now)
 
 
 def _limit(permit: Permit, outcome: Outcome, now: float, usage: Usage | None) -> None:

@@ -26,6 +26,10 @@ class Timers(Generic[T]):
         self._heap: list[tuple[float, int, T]] = []
         self._seq = 0
 
+    def __len__(self) -> int:
+        """Count entries, dead ones that nobody came across yet included."""
+        return len(self._heap)
+
     def add(self, at: float, item: T) -> None:
         """Set an item due at monotonic second `at`; inf is never due and costs nothing."""
         if at == inf:

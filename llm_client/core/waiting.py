@@ -121,6 +121,11 @@ class WaitingRoom:
         """Tickets that may go nowhere yet."""
         return len(self._absent)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits and no timer is left to look at: time brings nothing here."""
+        return not (self.count or self._absent or self._hall or self._expiries or self._openings)
+
     def waiting(self) -> dict[Priority, int]:
         """Count waiting tickets by class, delayed ones left out."""
         counts = dict.fromkeys(Priority, 0)

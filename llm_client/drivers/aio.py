@@ -78,6 +78,8 @@ class AsyncDriver:
                             clock=self._clock,
                             fresh=effect.fresh,
                         )
+                    elif type(effect) is Peek:
+                        value = await effect.exchange.read(effect.until)  # type: ignore[attr-defined]  # its own
                     else:
                         value = await self._perform(effect)
                 except BaseException as caught:  # noqa: BLE001 - all of them are the flow's to handle
@@ -95,12 +97,11 @@ class AsyncDriver:
 
     async def _perform(self, effect: Effect) -> Any:
         match effect:
-            case Peek(exchange=exchange, until=until):
-                return await exchange.read(until)  # type: ignore[attr-defined]  # a driver gets its own exchanges back
             case Park(ticket=ticket):
                 await self._park(ticket)
             case Close(exchange=exchange, drain=drain):
-                await (exchange.finish() if drain else exchange.aclose())  # type: ignore[attr-defined]  # as above
+                # A driver gets its own exchanges back.
+                await (exchange.finish() if drain else exchange.aclose())  # type: ignore[attr-defined]
             case Sleep(seconds=seconds):
                 await asyncio.sleep(seconds)
             case Invoke(function=function, args=args, until=until):

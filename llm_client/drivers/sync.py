@@ -87,6 +87,8 @@ class SyncDriver:
                             clock=self._clock,
                             fresh=effect.fresh,
                         )
+                    elif type(effect) is Peek:
+                        value = effect.exchange.read(effect.until)  # type: ignore[attr-defined]  # its own
                     else:
                         value = self._perform(effect)
                 except BaseException as caught:  # noqa: BLE001 - all of them are the flow's to handle
@@ -107,12 +109,11 @@ class SyncDriver:
 
     def _perform(self, effect: Effect) -> Any:
         match effect:
-            case Peek(exchange=exchange, until=until):
-                return exchange.read(until)  # type: ignore[attr-defined]  # a driver gets its own exchanges back
             case Park(ticket=ticket):
                 self._park(ticket)
             case Close(exchange=exchange, drain=drain):
-                (exchange.finish if drain else exchange.close)()  # type: ignore[attr-defined]  # as above
+                # A driver gets its own exchanges back.
+                (exchange.finish if drain else exchange.close)()  # type: ignore[attr-defined]
             case Sleep(seconds=seconds):
                 time.sleep(seconds)
             case Invoke(function=function, args=args, until=until):

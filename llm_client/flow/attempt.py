@@ -180,7 +180,7 @@ def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading:
     """Read until it is clear what the answer is: all of a plain one, the first content of a stream."""
     call, bounds = run.call, run.plan.bounds
     headers, status = exchange.headers, exchange.status
-    note_load(permit, reading.target, headers, run.now())
+    note_load(run, permit, reading.target, headers)
     until = min(run.deadline, started + (bounds.first_token if reading.streamed else bounds.attempt))
     wall = run.services.clock.wall()
     cap = run.plan.retry.cap

@@ -66,12 +66,14 @@ def _read(exchange: Exchange, until: float) -> Flow[bytes]:
     return b"".join(pieces)
 
 
-def note_load(permit: Permit, target: Target, headers: Headers, now: float) -> None:
+def note_load(run: Run, permit: Permit, target: Target, headers: Headers) -> None:
     """Keep the load report that came with an answer, if its server gives any."""
     name = target.dialect.load_response
-    value = headers.get(name) if name is not None else None
+    if name is None:
+        return
+    value = headers.get(name)
     report = None if value is None else parse_load(value)
     if report is None:
         return
     busy = (report.waiting or 0.0) + (report.running or 0.0)
-    permit.station.told(report, busy or report.kv_cache or 0.0, now)
+    permit.station.told(report, busy or report.kv_cache or 0.0, run.now())

@@ -294,3 +294,32 @@ def test_memory_follows_the_living(operation):
 
     assert len(waiting._expiries._heap) < 200
     assert sum(len(line._queue) for lane in waiting.lanes.values() for line in lane._lines.values()) < 200
+
+
+def test_a_room_is_idle_once_nobody_waits_and_no_dead_timer_is_kept():
+    """What a burst left in the heap of time-outs is dropped by the next look, and holds no ticket until then."""
+    waiting, _ = room()
+    assert waiting.idle
+
+    tickets = [ticket(number, deadline=50.0) for number in range(100)]
+    for each in tickets:
+        waiting.add(each, 0.0)
+    assert not waiting.idle
+
+    for each in tickets:
+        waiting.remove(each)
+        each.state = State.IDLE
+    assert not waiting.idle
+    assert inf == waiting.next_event()
+    assert waiting.idle
+
+
+def test_a_room_with_a_barred_ticket_is_not_idle():
+    """It stands in no line, and time opens its endpoint."""
+    waiting, _ = room()
+    barred = ticket(1)
+    barred.not_before["a"] = 5.0
+    waiting.add(barred, 0.0)
+
+    assert 0 == waiting.count
+    assert not waiting.idle
