@@ -185,15 +185,20 @@ def judge(load: Load, runs: Sequence[Run]) -> dict[str, float]:
     if load.burst:
         out["makespan / ideal"] = sum(run.wall for run in runs) / len(runs) / (load.burst / load.capacity)
     if load.instances > 1:
-        late = [call for call in calls if call[1] >= 0.35 * load.duration]
-        shares = [_share(good, [call for call in late if call[3] == each]) for each in range(load.instances)]
-        out["Jain"] = sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
+        out["Jain"] = sum(_jain(load, run, calls, good) for run in runs) / len(runs)
     if load.outage:
         end = 0.3 * load.duration + load.outage
         out["on time after"] = _share(good, [call for call in calls if call[1] >= end])
         probes = sum(record["status"] == 503 for run in runs for record in run.stats["log"])
         out["probes / s"] = probes / load.outage / len(runs)
     return out
+
+
+def _jain(load: Load, run: Run, calls: Sequence[Any], good: Sequence[Any]) -> float:
+    """Jain's index of what each instance got in one repetition; pooled, the losers of one would win in another."""
+    late = [call for call in calls if call[0] is run and call[1] >= 0.35 * load.duration]
+    shares = [_share(good, [call for call in late if call[3] == each]) for each in range(load.instances)]
+    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares) or 1.0)
 
 
 def _share(good: Sequence[Any], asked: Sequence[Any]) -> float:

@@ -89,7 +89,11 @@ OPEN_LINES = {
     ("open 5", True): "interactive 0.974 of 0.98: one urgent call in forty finds streams of its own class before it",
     ("open 10", False): "interactive 0.977 of 0.98, at two urgent calls for every place",
     ("open 10", True): "interactive below 0.98, as above",
-    ("fair", True): "a client that joins late has a smaller share for some twenty seconds: Jain 0.93 of 0.95",
+    ("fair", False): "shares stay unequal for tens of seconds where answers are all alike: Jain 0.83 of 0.90",
+    ("fair", True): (
+        "shares wander in waves of ten seconds: Jain 0.87 of 0.95; growth that doubles later mends that, "
+        "and is too slow where work was taken for waiting"
+    ),
 }
 
 
