@@ -54,6 +54,7 @@ class Breaker:
         self.config = config
         self._rng = rng
         self._circuit = _build_circuit(name, self._on_change)
+        self._held: State = "closed"  # what the circuit says, kept beside it: it is asked several times per call
         self._mode: State | None = None if config.enabled else "disabled"
         self._window = Window(config.window)
         # Outcomes count only in the generation that their pass was given in; every change starts a new one.
@@ -76,7 +77,7 @@ class Breaker:
     @property
     def state(self) -> State:
         """Where the circuit stands; `open` lasts until somebody asks after its end."""
-        return self._mode or _STATES[self._circuit.current_state]
+        return self._mode or self._held
 
     @property
     def until(self) -> float | None:
@@ -314,8 +315,9 @@ class Breaker:
         if new == old:
             return
         self._moving = Transition(old, new, until, reason)
-        holder = _MANUAL.get(new, new)
-        if holder == _STATES[self._circuit.current_state]:
+        holder, held = _MANUAL.get(new, new), self._held
+        self._held = holder
+        if holder == held:
             self._on_change()
         elif holder == "open":
             self._circuit.open()
@@ -332,7 +334,6 @@ class Breaker:
 
 
 # pybreaker knows three states; the manual ones are kept beside it, over the state they behave like.
-_STATES: Final[dict[str, State]] = {"closed": "closed", "open": "open", "half-open": "half_open"}
 _MANUAL: Final[dict[State, State]] = {"isolated": "open", "disabled": "closed", "metrics_only": "closed"}
 
 

@@ -163,6 +163,8 @@ class Circuit(RuleBasedStateMachine):
         assert self.breaker.state == self.model.state
         assert self.breaker.until == (self.model.until if self.model.state == "open" else None)
         assert self.breaker.probing == len(self.model.ends) <= PROBES
+        behaves = {"isolated": "open", "disabled": "closed", "metrics_only": "closed"}.get(self.model.state)
+        assert self.breaker._circuit.current_state.replace("-", "_") == (behaves or self.model.state)
 
     @invariant()
     def every_change_is_told_once(self):
