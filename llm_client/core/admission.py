@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from llm_client.core.breaker import Refused
 from llm_client.core.lane import Lane, Rank
 from llm_client.core.permit import Permit
+from llm_client.core.rate import Rate
 from llm_client.core.routing import Router
 from llm_client.core.station import Station
 from llm_client.core.ticket import State, Ticket, Waker
@@ -58,8 +59,7 @@ class Admission:
         self._stations = stations
         self._room = room
         self._router = router
-        self._rate = 0.0
-        self._rate_at = -inf
+        self._granted = Rate(RATE_WINDOW)
         self._now = 0.0
         self._shed_at = -inf
         self._ceilings = room.limits.ceilings
@@ -176,7 +176,8 @@ class Admission:
 
     def drain_time(self) -> float | None:
         """Guess in how many seconds what waits now will be gone, in tenths; None before anything was granted."""
-        return None if self._rate <= 0.0 else ceil(self._room.count / self._rate * 10.0) / 10.0
+        rate = self._granted.per_second(self._now)
+        return None if rate <= 0.0 else ceil(self._room.count / rate * 10.0) / 10.0
 
     def _bind(self, names: tuple[str, ...], ticket: Ticket, now: float) -> tuple[Station | None, float, list[Station]]:
         """Find a station for a ticket; else when to look again, and which stations are merely full."""
@@ -279,16 +280,8 @@ class Admission:
         ticket.state = State.GRANTED
         station.outstanding += 1
         station.tokens += tokens
-        self._count(now)
+        self._granted.add(now)
         if station.breaker.transitions:
             notices.events += station.news(now)
         if ticket.waker is not None:
             notices.wakers.append(ticket.waker)
-
-    def _count(self, now: float) -> None:
-        elapsed = now - self._rate_at
-        if elapsed > RATE_WINDOW or self._rate_at == -inf:
-            self._rate = 1.0 / RATE_WINDOW
-        else:
-            self._rate = self._rate * (1.0 - elapsed / RATE_WINDOW) + 1.0 / RATE_WINDOW
-        self._rate_at = now
