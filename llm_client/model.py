@@ -102,7 +102,7 @@ class Headers(Mapping[str, str]):
 
     def __init__(self, pairs: Iterable[tuple[str, str]] | Mapping[str, str] = ()) -> None:
         """Take name-value pairs as they stood on the wire."""
-        items = pairs if isinstance(pairs, tuple | list) or not isinstance(pairs, Mapping) else pairs.items()
+        items = pairs.items() if isinstance(pairs, Mapping) else pairs
         self.pairs: tuple[tuple[str, str], ...] = tuple(items)
         self._index: dict[str, str] = {}
         index = self._index

@@ -281,7 +281,6 @@ class Admission:
         station.outstanding += 1
         station.tokens += tokens
         self._granted.add(now)
-        if station.breaker.transitions:
-            notices.events += station.news(now)
+        notices.events += station.news(now)
         if ticket.waker is not None:
             notices.wakers.append(ticket.waker)

@@ -36,7 +36,7 @@ __all__ = [
 
 # A probe may be slow without being lost: a lease that was lost in vain doubles, at most to this.
 _LONGEST_LEASE: Final = 3600.0
-# Refusals lengthen the open time up to its sixth step (eight times the first). The server works, perhaps for others:
+# Refusals lengthen the open time up to its sixth step (7.6 times the first). The server works, perhaps for others:
 # a client that came back once a minute would never find the slot that they leave.
 _REFUSED_TRIPS: Final = 6
 _REFUSED: Final = "refused with nothing in flight"
@@ -167,7 +167,7 @@ class Breaker:
         if stale or self._mode == "disabled":
             return
         pass_.accepted = verdict == "success"
-        self._streak.settled(pass_.mark, failure=verdict == "failure", success=verdict == "success")
+        self._streak.settled(pass_.mark, verdict)
         if pass_ in self._leases:
             self._leases.remove(pass_)
         if verdict == "success":

@@ -22,8 +22,7 @@ def book_first(permit: Permit, now: float, notices: Notices) -> None:
     breaker = permit.station.breaker
     slow = breaker.config.slow_first_token
     breaker.settle(permit.lease, now, "success", slow=slow is not None and now - permit.sent_at > slow)
-    if breaker.transitions:
-        notices.events += permit.station.news(now)
+    notices.events += permit.station.news(now)
 
 
 def settle(
@@ -60,8 +59,7 @@ def settle(
         _cool(permit, outcome, now, notices)
         _meter(permit, outcome, now, usage)
         station.note(now, failed=not outcome.ok and (outcome.breaker or outcome.refusal))
-    if station.breaker.transitions:
-        notices.events += station.news(now)
+    notices.events += station.news(now)
 
 
 def _limit(permit: Permit, outcome: Outcome, now: float, usage: Usage | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import exp, inf, log
 
@@ -138,8 +138,10 @@ class Station:
         fade = exp(-_DECAY * (now - self._at))
         return 1.0 + PENALTY * (self._failing / self._seen) * fade
 
-    def news(self, now: float) -> list[BreakerChanged]:
+    def news(self, now: float) -> Sequence[BreakerChanged]:
         """Return what the circuit went through since the last call; a recovered endpoint starts slowly."""
+        if not self.breaker.transitions:
+            return ()
         events = []
         for old, new, until, reason in self.breaker.drain():
             if new == "closed" and old != "closed":

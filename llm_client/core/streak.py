@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from llm_client.core.circuit import Verdict
+
 
 class Streak:
     """One failure, and what followed it.
@@ -28,16 +30,16 @@ class Streak:
         self.going += self.failed > 0
         return self._number
 
-    def settled(self, mark: int, *, failure: bool, success: bool) -> None:
+    def settled(self, mark: int, verdict: Verdict) -> None:
         """Count what became of a call; one that was neither only leaves."""
         since = self.failed > 0 and mark == self._number
         self.going -= since
-        if failure and not self.failed:
+        if verdict == "failure" and not self.failed:
             self._number += 1
             self.failed = 1
-        elif failure and since:
+        elif verdict == "failure" and since:
             self.failed += 1
-        elif success and since:
+        elif verdict == "success" and since:
             self.end()
 
     def end(self) -> None:

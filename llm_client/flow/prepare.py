@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from llm_client._version import __version__
-from llm_client.flow.bearer import KEYS
+from llm_client.flow.bearer import KEYS, has_own_key
 from llm_client.flow.measured import streaming_fields
 from llm_client.flow.plan import OtherStep, Target
 from llm_client.model import Call, Request
@@ -37,7 +37,7 @@ def prepare(call: Call, target: Target, attempt: int, token: str | None = None, 
         ("idempotency-key", call.id),
         *target.headers,
     ]
-    if token is not None or not given.isdisjoint(KEYS):
+    if token is not None or has_own_key(call):
         own = [(name, value) for name, value in own if name.lower() not in KEYS]
     if token is not None:
         own.append(("authorization", f"Bearer {token}"))

@@ -137,9 +137,7 @@ class Route:
         for name, value in params.items():
             if name not in self.fields:
                 raise TypeError(self._unknown(name))
-            if type(value) in SCALARS:
-                body[name] = value
-            elif not absent(value):
+            if not absent(value):
                 body[name] = self._plain(name, value)
         if extra_body:
             self._merge(body, extra_body)

@@ -67,7 +67,7 @@ class Sniffer:
         """Say that the body is over; return what is held if it can only be lines of events."""
         if self.kind is Body.UNDECIDED and self.held:
             self.kind = Body.DOCUMENT
-        return self.release() if self._lines and self.kind is not Body.DOCUMENT and self.is_document else b""
+        return self.release() if self._lines and self.kind in {Body.LINE, Body.WHOLE} else b""
 
     def document(self) -> bytes:
         """Return the document without the blank around it."""

@@ -100,7 +100,7 @@ class StreamReader:
         self._halves = Halves()
         self._body = Sniffer(self._type)
         self._document: dict[str, Any] | None = None  # decoded, where the answer is one
-        self._unfolded = False  # nobody asked yet for what only a stream needs of the document
+        self._unfolded: dict[str, Any] | None = None  # it, until somebody asks for what only a stream needs of it
         self._chunks = 0
         self._outcome: Outcome | None = None  # once the body is over
         self._ignored = False  # an event of a name that means nothing here
@@ -121,15 +121,15 @@ class StreamReader:
     @property
     def progress(self) -> int:
         """A counter that grows with every real delta, and with nothing else."""
-        if self._unfolded:
+        if self._unfolded is not None:
             self._fold()
         return self._text.news if self._responses is None else self._text.news + self._responses.news
 
     @property
     def usage(self) -> Usage | None:
         """What the server says it cost; None when it did not say."""
-        if self._unfolded and self._document is not None:
-            return read_usage(usage_of(self._document))
+        if self._unfolded is not None:
+            return read_usage(usage_of(self._unfolded))
         found = self._responses.tokens if self._responses else None
         return found or self._text.tokens
 
@@ -362,7 +362,7 @@ class StreamReader:
         if not line:
             self._document = data
             if self._responses is None:
-                self._unfolded = True
+                self._unfolded = data
                 return
         self._text.add(data)
         event = {"type": "response.completed", "response": data}
@@ -372,10 +372,10 @@ class StreamReader:
 
     def _fold(self) -> None:
         """Read a document as the one chunk of a stream; a plain call never asks for it."""
-        if self._unfolded and self._document is not None:
-            self._unfolded = False
-            self._text.add(self._document)
-            self._late.append(Chunk(as_chunk(self._document), "", ""))
+        document, self._unfolded = self._unfolded, None
+        if document is not None:
+            self._text.add(document)
+            self._late.append(Chunk(as_chunk(document), "", ""))
 
     def _fail(self, outcome: Outcome) -> Outcome:
         """Settle on a failure; once anything was delivered nothing may be repeated."""

@@ -94,7 +94,6 @@ def test_a_call_that_was_sent_since_and_is_not_lost_keeps_it_closed(proof):
 def test_a_streak_belongs_to_one_process():
     """A call of the parent that nobody in the child of a fork will settle is no proof that the server is at work."""
     breaker = make()
-    old = [breaker.acquire(0.0) for _ in range(8)]
     fail(breaker, 0.0)
     breaker.acquire(0.0)
     breaker.abandon()

@@ -100,6 +100,9 @@ def test_s8_a_thousand_callers_do_not_stampede_a_half_open_circuit(impatient):
 
     sent = len(bench.server.requests) - 1
     assert sent == (1 if impatient else 2)
+    if not impatient:
+        first, second = (at for at, _ in bench.server.requests[1:])
+        assert 0.25 == pytest.approx(second - first, abs=0.01)
     if impatient:
         refused = [each for each in bench.results[1:] if each.over]
         assert len(refused) == 1000 - sent
