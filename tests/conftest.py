@@ -4,12 +4,22 @@ This file is read by pytest in foreign environments too (`tests/hosts`): standar
 """
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 PROXIES = {"http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "no_proxy"}
 OURS = ("OPENAI_", "LLM_CLIENT_")
+
+
+def pytest_configure() -> None:
+    """Heed Ctrl-C: a shell starts what runs in the background with SIGINT ignored, and processes inherit that.
+
+    Tests that interrupt themselves or their children would then wait for an interrupt that nobody sees.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
