@@ -16,6 +16,7 @@ from llm_client.core.concurrency import Slot, endpoint_scope
 from llm_client.core.outage import Outage
 from llm_client.core.pace import Pace
 from llm_client.core.signal import Reading, Signal
+from llm_client.core.slow_start import SlowStart
 from llm_client.core.trial import Trial
 from llm_client.core.tuning import TUNING, Tuning
 from llm_client.errors import ConfigError
@@ -58,6 +59,7 @@ class AdaptiveLimit:
         "_rng",
         "_signal",
         "_slow",
+        "_slow_start",
         "_streams",
         "_strikes",
         "_taken",
@@ -115,6 +117,7 @@ class AdaptiveLimit:
         self._limited, self._limited_at = False, -1.0  # a call waited: since the last window, and when
         self._last_sent = -inf
         self._trial = Trial(tuning)
+        self._slow_start = SlowStart(tuning, self.limit)
         self._taken = 0  # most calls in flight of which one was answered, while none was ever refused
         self._clean, self._changed, self._over = 0, 0.0, 0  # calm windows in a row; last growth; congested in a row
 
@@ -122,6 +125,10 @@ class AdaptiveLimit:
     def searching(self) -> bool:
         """Whether the ramp goes on."""
         return self._ramp
+
+    def clear_at(self) -> float:
+        """Tell when the less urgent may take one more place while the more urgent are about; past after the ramp."""
+        return self._slow_start.clear_at(self.inflight) if self._ramp else 0.0
 
     def may_send(self, now: float) -> float:
         """Tell when one more call may go: 0.0 now, `t > now` ask again at t, inf at the next event. Changes nothing."""
@@ -171,6 +178,7 @@ class AdaptiveLimit:
             self._pace.sent(now)
         if level == 1:
             self._quiet_since, self._quiet = now, 0
+            self._slow_start.sent(now)
         return slot
 
     def first(self, slot: Slot, now: float) -> None:
@@ -222,7 +230,7 @@ class AdaptiveLimit:
         self._quiet_since, self._quiet = now, 0
         self._ramp = False
         if self._endpoint_scope and wait:
-            self._pause = max(self._pause, now + self._spread(wait))
+            self._pause = max(self._pause, now + self._outage.silence(self._rng, wait))
         ceiling = self._ceiling
         if slot.epoch != self.epoch:
             ceiling.lowered(held, self._answered)
@@ -271,11 +279,7 @@ class AdaptiveLimit:
             return inf
         if self.limit + 1.0 <= cap + 1e-9 or (self._worth(now, backlog, inf) and self._probe(now)):
             self.limit = min(self._goal, self.limit + 1.0)
-            reaction = self._signal.reaction
-            gap = t.growth_gap
-            if reaction is not None:
-                gap = min(gap, max(t.growth_gap_min, reaction / self.limit))
-            self._next_grow = now + gap
+            self._next_grow = now + self._signal.gap(self.limit)
             return 0.0 if self.inflight + t.slack < self.limit else self._next_grow
         if self.limit < cap:
             self.limit = min(cap, self._goal)
@@ -306,6 +310,7 @@ class AdaptiveLimit:
             self._clean = 0
         if not self._ramp or slot.epoch != self.epoch:
             return
+        self._slow_start.answered()
         self._slow = not self._signal.brisk(slot, now, self.limit)
         if self._slow:
             self._goal = self.limit
@@ -329,18 +334,13 @@ class AdaptiveLimit:
             self.limit = t.keep_drained * min(self.limit, max(held, 1.0))
         if held == 0.0 or self.limit < 1.0:  # nothing of ours is served: silence
             self._outage.misses += 1
-            silence = self._spread(wait) if wait else self._outage.silence(self._rng)
-            self._pause = max(self._pause, now + silence)
+            self._pause = max(self._pause, now + self._outage.silence(self._rng, wait))
             self.limit = max(self.limit, 1.0)
         soft = max(t.hold, min(wait, t.hold_latencies * (self._signal.latency or 1.0)))
         self._hold = max(self._hold, now + soft)
         ceiling.refused(now, self._hold, wait, self._answered)
         self._new_epoch(now)
         self._pace.mark(now, self._answered)
-
-    def _spread(self, retry_after: float) -> float:
-        t = self._tuning
-        return retry_after + self._rng.uniform(0.0, max(t.silence_jitter_min, t.silence_jitter * retry_after))
 
     def _new_epoch(self, now: float) -> None:
         self.epoch += 1
@@ -373,7 +373,9 @@ class AdaptiveLimit:
             self._ramp = self._ceiling.probing = False
             self._new_epoch(now)
         elif wait < t.calm * target and limited and reading.fresh >= t.seen and not self._ramp:
-            self._goal = min(self._max, max(self._goal, self.limit + self._step(now)))
+            level = min(self.limit, reading.level + t.slack)  # what the window speaks of
+            level += t.ahead * (self.limit - level)
+            self._goal = min(self._max, max(self._goal, level + self._step(level, now)))
             if self.limit < 1.0:
                 self.limit = min(self._goal, 1.0)
             self._clean, self._changed = self._clean + 1, now
@@ -382,12 +384,12 @@ class AdaptiveLimit:
             if self._ramp:
                 self._ramp, self._goal = False, self.limit
 
-    def _step(self, now: float) -> float:
+    def _step(self, level: float, now: float) -> float:
         t = self._tuning
         if now < self._ceiling.firm:  # inside a Retry-After: slowly
-            return max(1.0, t.scale * self.limit)
-        step = t.add + t.scale * self.limit
-        return max(step, min(step * 2.0 ** min(self._clean, t.clean_max), t.accelerate * self.limit))
+            return max(1.0, t.scale * level)
+        step = t.add + t.scale * level
+        return max(step, min(step * 2.0 ** min(self._clean, t.clean_max), t.accelerate * level))
 
     def _settle(self, slot: Slot) -> bool:
         was_open, slot.open = slot.open, False

@@ -193,7 +193,7 @@ class Admission:
             if not station.holds(ticket.cost.total):
                 continue  # an answer makes room, and is an event of its own
             when = station.limit.may_send(now)
-            if self._ceilings is not None and (held := self._held(ticket, station, now)) > now:
+            if (held := self._held(ticket, station, now)) > now:
                 at = min(at, held)
             elif when <= now:
                 free.append(station)
@@ -215,12 +215,14 @@ class Admission:
     def _held(self, ticket: Ticket, station: Station, now: float) -> float:
         """Return until when a class keeps clear of the rest of an endpoint's limit; `<= now` when it need not.
 
-        The ceiling counts only while more urgent calls are about, or half a GPU would idle under batch work.
+        That rest is what lies above its ceiling, if it has one, and what nobody knows to be there while a limit is
+        still sought. Both count only while more urgent calls are about, or half a GPU would idle under batch work.
         """
-        ceilings = self._ceilings
-        if ceilings is None or station.limit.inflight < ceilings[ticket.priority] * station.limit.limit:
-            return now
-        return max(self._seen[: ticket.priority], default=-inf) + CEILING_HOLD
+        limit, ceilings = station.limit, self._ceilings
+        at = limit.clear_at()
+        if ceilings is not None and limit.inflight >= ceilings[ticket.priority] * limit.limit:
+            at = inf
+        return now if at <= now else min(at, max(self._seen[: ticket.priority], default=-inf) + CEILING_HOLD)
 
     def _press(
         self, blocked: dict[int, _Blocked], at: float, now: float

@@ -87,6 +87,10 @@ class Limit(Protocol):
         """Whether it still grows in search of what the endpoint takes, so that it tells nothing of its capacity."""
         ...
 
+    def clear_at(self) -> float:
+        """Tell when the less urgent may take one more place while the more urgent are about; monotonic seconds."""
+        ...
+
     def may_send(self, now: float) -> float:
         """Tell when one more call may go: 0.0 now, `t > now` ask again at t, inf at the next event. Changes nothing."""
         ...
@@ -147,6 +151,10 @@ class NoLimit:
     def may_send(self, now: float) -> float:
         """Let everything pass that no Retry-After holds back."""
         return self._pause if now < self._pause else 0.0
+
+    def clear_at(self) -> float:
+        """Keep nothing clear: nothing is sought."""
+        return 0.0
 
     def press(self, now: float, backlog: float) -> float:  # noqa: ARG002 - there is nothing to grow
         """Answer as `may_send`."""

@@ -40,7 +40,9 @@ class Outage:
         if sent_at >= self._refused_at:
             self.before = limit
 
-    def silence(self, rng: Random) -> float:
-        """Return the seconds to wait before the next try, where the server names none: longer after each miss."""
+    def silence(self, rng: Random, wait: float) -> float:
+        """Return the seconds to wait before the next try: the server's and some more, or longer after each miss."""
         t = self._tuning
+        if wait:
+            return wait + rng.uniform(0.0, max(t.silence_jitter_min, t.silence_jitter * wait))
         return rng.uniform(0.5, 1.0) * min(t.blind_cap, t.blind_base * t.blind_growth ** min(self.misses, 32))

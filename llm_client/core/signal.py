@@ -47,6 +47,7 @@ class Signal:
     __slots__ = (
         "_answered",
         "_answers",
+        "_decode",
         "_finished",
         "_finished_at",
         "_learn_at",
@@ -76,6 +77,7 @@ class Signal:
         self._answered = 0  # since then, whatever was in flight
         self._learned, self._learn_at = 0, 0.0
         self._finished, self._finished_at, self._least_share = 0, 0.0, 1.0
+        self._decode: float | None = None  # EWMA of what follows a stream's first content, seconds
         self.late = False
         self.latency: float | None = None
         self.reaction: float | None = None
@@ -119,6 +121,13 @@ class Signal:
             return self._answers.brisk(delay)
         service = inf if self.latency is None else self.latency
         return self._streams.excess(slot, delay, limit) <= self._target(service, limit)
+
+    def gap(self, limit: float) -> float:
+        """Return the seconds between two growing sends."""
+        t = self._tuning
+        if self.reaction is None:
+            return t.growth_gap
+        return min(t.growth_gap, max(t.growth_gap_min, self.reaction / limit))
 
     def take(self, slot: Slot, now: float, output: float, limit: float, grown_at: float) -> Reading | None:
         """Put a call of the current epoch into the window; read the window when it is full or old enough.
@@ -176,14 +185,14 @@ class Signal:
         kept = window if 2 * lost >= n else [s for s in window if not s.lost]
         streams = [s for s in kept if s.streamed]
         if len(streams) >= min(t.few, len(kept)):
-            verdict = self._streams.judge(streams, limit, self.latency)
+            verdict = self._streams.judge(streams, limit, self._decode)
         else:
             verdict = self._answers.judge([s for s in kept if not s.streamed], limit, rate)
-        wait, service, sure = verdict
+        wait, service, sure, alike = verdict
         reading = Reading(
             wait=wait,
             service=service,
-            target=self._target(service, limit) if sure else max(t.target_floor, t.alike_factor * service),
+            target=(self._alike_target if alike else self._target)(service, limit),
             sure=sure,
             least=t.floor if sure and lost < n else 1.0,
             level=sum([s.level for s in window]) / n,
@@ -199,6 +208,12 @@ class Signal:
         shared = max(t.target_min, t.target / sqrt(max(0.1, limit)))
         return max(t.target_floor, min(service, t.target_max, shared))
 
+    def _alike_target(self, service: float, limit: float) -> float:
+        """The same in multiples of the service, where waits are compared with the best that was ever seen."""
+        t = self._tuning
+        share: float = (t.alike_even / max(t.floor, limit)) ** t.alike_share
+        return max(t.target_floor, service * min(t.alike_most, max(t.alike_least, share)))
+
     def _alarming(self, limit: float) -> bool:
         """Tell whether waits as long as these may be believed before the window is full."""
         answers = self._answers
@@ -210,6 +225,8 @@ class Signal:
         """Note how late in a stream's life its first content came."""
         t = self._tuning
         self._finished += 1
+        after, old = latency - slot.first_after, self._decode
+        self._decode = after if old is None else old + t.smooth * (after - old)
         # Queues come and go, and with them the share of the first content; the least share of the last minute stays.
         now = slot.sent_at + latency
         leaked = self._least_share + t.late_leak * max(0.0, now - self._finished_at)

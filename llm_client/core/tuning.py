@@ -20,6 +20,9 @@ class Tuning:
     growth_gap: float = 0.02  # seconds between two growing sends, at most; else one per round trip / limit
     growth_gap_min: float = 0.001  # a refusal on loopback takes 2-5 ms, so a ramp overshoots by 1-5 calls
 
+    proven_gain: float = 0.125  # calls per answer that the less urgent may have on the way during a ramp, and ...
+    proven_double: float = 5.0  # ... twice as many every so many seconds, where answers take half a minute
+
     # -- refusals
     hold: float = 0.25  # no growth after a refusal that names no time
     hold_latencies: float = 2.0  # with Retry-After: no growth for at most this many latencies
@@ -45,7 +48,7 @@ class Tuning:
     worth_below: float = 2.0  # seconds of Retry-After that count at most below a known ceiling: room was there
 
     # -- queueing delay
-    target: float = 1.35  # divided by sqrt(limit): small shares bear more, so shares converge (Swift, SIGCOMM 2020)
+    target: float = 1.1  # divided by sqrt(limit): small shares bear more, so shares converge (Swift, SIGCOMM 2020)
     target_min: float = 0.25  # shorter waits drown in the scatter of first contents
     target_max: float = 1.2  # at 1.5 the median of 64 processes waited a tenth longer, at 1.1 16 shared less fairly
     target_floor: float = 0.05  # below it a timer tick of the server looks like a queue
@@ -62,6 +65,7 @@ class Tuning:
     few: int = 4  # answers that suffice after `least` seconds and a round trip
     least: float = 0.5  # seconds; four answers in less are one burst of the server's
     window_max: int = 64  # of a round trip with more answers the last ones decide
+    ahead: float = 0.75  # of what the limit is above the calls of a window counts too; all of it outruns its own echo
     seen: float = 0.5  # share that must have been sent after the last growth, else growth outruns its own echo
     alarm: float = 2.0  # two answers are a window when both waited this long
     blind_limit: float = 16.0  # up to here even a bound of seconds per token is acted on; beyond, answers come soon
@@ -95,8 +99,13 @@ class Tuning:
     late_leak: float = 0.005  # per second, by which the least such share is forgotten
     explained: float = 0.25  # of the best median latency that tokens must account for, to tell work from waiting
     alike_noise: float = 2.0  # standard errors of the median
-    alike_factor: float = 2.0  # above the best median: only then congested when all answers are alike
-    alike_leak: float = 1.01  # per window, so that an idle hour is forgotten
+    alike_brisk: float = 2.0  # times the best median: the ramp goes on when all answers are alike
+    alike_even: float = 14.0  # calls whose wait may be as long as the work where answers are all alike; fewer ...
+    alike_share: float = 0.85  # ... bear more by this power, as shares of a fleet that see the same wait must meet
+    alike_least: float = 1.0  # times the service: the best median may have been lucky
+    alike_most: float = 3.0  # times the service: one call in front of eight places never needs more
+    alike_leak: float = 1.001  # per window, so that an idle hour is forgotten ...
+    alike_doubt: float = 0.05  # standard errors per window: the best of many scattered medians was luck
     knee_gain: float = 1.1  # more answers per second by this factor: the load was not too much
     knee_slower: float = 1.4  # latencies by this factor, and not more answers: it was
     knee_leak: float = 0.99  # per window

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -18,12 +19,14 @@ class Verdict(NamedTuple):
     Attributes:
         wait: seconds of queueing.
         service: seconds of work; inf while no whole answer was seen.
-        sure: False when the answers are too alike to tell waiting from work.
+        sure: False when nothing tells waiting from work.
+        alike: the answers are too alike to tell it by their length.
     """
 
     wait: float
     service: float
     sure: bool
+    alike: bool = False
 
 
 class StreamWait:
@@ -53,13 +56,15 @@ class StreamWait:
         """Return what of one delay is queueing."""
         return delay - self.per_prompt * slot.prompt - self._floor.allowance(limit)
 
-    def judge(self, samples: list[Slot], limit: float, latency: float | None) -> Verdict:
-        """Read a window; `latency` is that of whole answers."""
+    def judge(self, samples: list[Slot], limit: float, decode: float | None) -> Verdict:
+        """Read a window; `decode` is seconds from first content to end, None before the first whole answer."""
         self.per_prompt = prefill(self._prompts, self._tuning)
-        waits = sorted([s.wait for s in samples])
-        wait = max(0.0, waits[(len(waits) - 1) // 2] - self._floor.allowance(limit))
-        # Before the first whole answer the work is unknown, and bounds nothing.
-        return Verdict(wait, inf if latency is None else max(0.01, latency - wait), sure=True)
+        middle = (len(samples) - 1) // 2
+        wait = max(0.0, sorted([s.wait for s in samples])[middle] - self._floor.allowance(limit))
+        if decode is None:  # the work is unknown, and bounds nothing
+            return Verdict(wait, inf, sure=True)
+        before = max(0.0, sum([s.delay for s in samples]) / len(samples) - wait)
+        return Verdict(wait, max(0.01, before + decode), sure=True)
 
 
 class AnswerWait:
@@ -123,7 +128,7 @@ class AnswerWait:
 
     def brisk(self, latency: float) -> bool:
         """Tell whether an answer among alike ones came back about as fast as the best."""
-        return self.known or latency <= self._tuning.alike_factor * self._best
+        return self.known or latency <= self._tuning.alike_brisk * self._best
 
     def judge(self, samples: list[Slot], limit: float, rate: float) -> Verdict:
         """Read a window; `rate` is answers per second in it."""
@@ -131,8 +136,13 @@ class AnswerWait:
         delays = sorted([s.delay for s in samples])
         mean, median = sum(delays) / len(delays), delays[len(delays) // 2]
         told = [s for s in samples if s.output > 0.0 or s.lost]
+        # 1.25 standard errors of the mean are one of the median, for near-normal samples.
+        noise = 1.25 * sqrt(sum([(d - mean) ** 2 for d in delays])) / len(delays)
         if not samples[0].lost:
-            self._best = min(self._best * t.alike_leak, median)
+            # A queue that grows or drains tells nothing against the best; what differs from call to call does.
+            jumps = sum([(after.delay - before.delay) ** 2 for before, after in pairwise(samples)])
+            doubt = t.alike_doubt * 1.25 * sqrt(jumps / 2.0) / len(samples)
+            self._best = min(self._best * t.alike_leak + doubt, median)
         if told and self.known:
             wait = self._told(told, limit)
             return Verdict(wait, max(0.01, mean - wait), sure=True)
@@ -142,11 +152,9 @@ class AnswerWait:
             wait = sum(s.wait for s in told) / len(told)
             if wait > t.alarm:
                 return Verdict(wait, max(0.01, mean - wait), sure=True)
-        # 1.25 standard errors of the mean are one of the median, for near-normal samples.
-        noise = 1.25 * sqrt(sum([(d - mean) ** 2 for d in delays])) / len(delays)
         wait = max(0.0, median - t.alike_noise * noise - self._best)
         sure = self._knee.passed(sum(s.level for s in samples) / len(samples), rate, median)
-        return Verdict(wait, self._best, sure=sure)
+        return Verdict(wait, self._best, sure=sure, alike=True)
 
     def _told(self, samples: list[Slot], limit: float) -> float:
         self.per_prompt = prefill(self._prompts, self._tuning)
