@@ -106,7 +106,7 @@ class Breaker:
 
     def ready_at(self, now: float) -> float:
         """Return when a call or a probe may go: `<= now` means now, inf never."""
-        state = self.state
+        state = self._mode or self._held
         if state == "half_open":
             self._sweep(now)
             state = self.state

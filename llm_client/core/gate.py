@@ -382,7 +382,7 @@ class Gate:
 
     def _release(self) -> tuple[Notices | None, Iterable[Keeper], float]:
         notices: Notices | None = None
-        if self._notices:
+        if self._notices.wakers or self._notices.events:
             notices, self._notices = self._notices, Notices()
         return notices, self._keepers, self._next
 
