@@ -30,10 +30,10 @@ class AsyncRoute:
         self._settings = settings
 
     async def _send(self, asked: Asked[Any, Any], *, raw: bool = False) -> Any:
-        pool = self._settings.pool
-        reply = await pool.arun(asked.call, self._settings.plan)
+        works = self._settings.pool.works
+        reply = await works.arun(asked.call, self._settings.plan)
         if asked.call.stream:
-            return AsyncStream(reply, pool.works.async_driver(), asked.chunk, asked.final)
+            return AsyncStream(reply, works.async_driver(), asked.chunk, asked.final)
         return RawResponse(reply, asked.read) if raw else asked.read(reply)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Mapping
 from math import inf
 from typing import Any
@@ -72,7 +72,7 @@ def make_call(
     else:
         urgency = plan.priority if scope.priority is None else scope.priority
     return Call(
-        id=str(uuid.uuid4()),
+        id=os.urandom(16).hex(),
         request=request,
         route=route,
         model=model or plan.model,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -87,10 +87,10 @@ class Works:
             raise ConfigError(f"profile {plan.name}: hedge needs an event loop; use AsyncClient, or a profile without")
         return self.sync_driver().run(stack(Run(call, plan, self.services)))
 
-    async def arun(self, call: Call, plan: Plan) -> Reply:
+    def arun(self, call: Call, plan: Plan) -> Awaitable[Reply]:
         """Carry a call out on the running event loop."""
         owner = id(asyncio.get_running_loop())
-        return await self.async_driver().run(stack(Run(call, plan, self.services, owner)))
+        return self.async_driver().run(stack(Run(call, plan, self.services, owner)))
 
     def sync_driver(self) -> SyncDriver:
         """Return the driver for threads, made on first use."""

@@ -37,9 +37,6 @@ class Notices:
     wakers: list[Waker] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
-    def __bool__(self) -> bool:
-        return bool(self.wakers or self.events)
-
 
 @dataclass(slots=True)
 class _Blocked:

@@ -106,7 +106,7 @@ class Breaker:
 
     def ready_at(self, now: float) -> float:
         """Return when a call or a probe may go: `<= now` means now, inf never."""
-        state = self.state
+        state = self._mode or self._held
         if state == "half_open":
             self._sweep(now)
             state = self.state
@@ -250,14 +250,15 @@ class Breaker:
         if verdict == "neutral" and not slow:
             return ""
         window.add(now, failed=failed, slow=slow)
-        # A stream that still delivers proves life, but not that anything new is taken: for that see the streak.
-        # A count that the classic form promises needs no proof.
-        limit = config.failures or inf
-        lifeless = config.classic or now - self._alive_at >= config.liveness
-        if failed and lifeless and self._consecutive >= limit:
-            return "consecutive failures"
-        if failed and not self._streak.going and self._streak.failed >= limit:
-            return "nothing but failures since the first"
+        if failed:
+            # A stream that still delivers proves life, but not that anything new is taken: for that see the streak.
+            # A count that the classic form promises needs no proof.
+            limit = config.failures or inf
+            lifeless = config.classic or now - self._alive_at >= config.liveness
+            if lifeless and self._consecutive >= limit:
+                return "consecutive failures"
+            if not self._streak.going and self._streak.failed >= limit:
+                return "nothing but failures since the first"
         if window.total < config.minimum or guarded:
             return ""
         if failed and window.failed >= (config.failure_rate or inf) * window.total:

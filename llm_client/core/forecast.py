@@ -23,45 +23,47 @@ class Forecast:
     proportion.
     """
 
-    __slots__ = ("_best", "_recent", "_stale", "_usual")
+    __slots__ = ("_best", "_seconds", "_stale", "_tokens", "_usual")
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT)
+        self._seconds: deque[float] = deque(maxlen=RECENT)
+        self._tokens: deque[float] = deque(maxlen=RECENT)
         self._best = 0.0
         self._usual = 0.0
         self._stale = 0
 
     def note(self, seconds: float, output_tokens: float | None) -> None:
         """Take in the answer time of a call that went well."""
-        self._recent.append((seconds, output_tokens or 0.0))
+        self._seconds.append(seconds)
+        self._tokens.append(output_tokens or 0.0)
         self._stale += 1
 
     @property
     def mean(self) -> float:
         """Mean answer time of the latest calls; 0.0 while too little is known."""
-        if len(self._recent) < ENOUGH:
+        if len(self._seconds) < ENOUGH:
             return 0.0
-        latest = list(self._recent)[-LATEST:]
-        return sum(seconds for seconds, _ in latest) / len(latest)
+        latest = list(self._seconds)[-LATEST:]
+        return sum(latest) / len(latest)
 
     @property
     def safe(self) -> float:
         """Answer time that nine in ten of the latest calls kept; 0.0 while too little is known."""
-        if len(self._recent) < ENOUGH:
+        if len(self._seconds) < ENOUGH:
             return 0.0
-        latest = sorted(seconds for seconds, _ in list(self._recent)[-SAFE:])
+        latest = sorted(list(self._seconds)[-SAFE:])
         return latest[int(0.9 * len(latest))]
 
     def seconds(self, output_tokens: float) -> float:
         """Return seconds from send to the end of such an answer, hopefully; 0.0 while nothing is known."""
-        count = len(self._recent)
+        count = len(self._seconds)
         if count < ENOUGH:
             return 0.0
         if self._stale * 8 >= count:  # sorting a hundred numbers per answer is not worth the last one
             self._stale = 0
-            answers = [seconds for seconds, _ in self._recent]
+            answers = list(self._seconds)
             self._best = min(_hopeful(answers), _hopeful(answers[-LATEST:]))
-            self._usual = sorted(tokens for _, tokens in self._recent)[count // 2]
+            self._usual = sorted(self._tokens)[count // 2]
         if self._usual > 0.0 and output_tokens < self._usual:
             return self._best * output_tokens / self._usual
         return self._best

@@ -126,8 +126,7 @@ class Gate:
         """Hand a granted ticket's permit to its call, which must settle it."""
         permit = ticket.permit
         if permit is None:
-            message = "take() needs a granted ticket"
-            raise RuntimeError(message)
+            raise RuntimeError("take() needs a granted ticket")
         ticket.permit = None
         ticket.state = State.IDLE
         return permit
@@ -144,13 +143,23 @@ class Gate:
             notices, keepers, at = self._release()
         self._flush(notices, keepers, at)
 
-    def settle(self, permit: Permit, outcome: Outcome, now: float, usage: Usage | None) -> None:
-        """Settle a permit with what the attempt taught."""
-        self._settle(permit, outcome, now, usage)
+    def settle(self, permit: Permit, outcome: Outcome | None, now: float, usage: Usage | None) -> None:
+        """Settle a permit with what the attempt taught; None teaches nothing."""
+        with self._lock:
+            self._collect(now)
+            if permit.open:
+                if outcome is not None and outcome.ok and not permit.accepted:
+                    self._budget.deposit()
+                guarded = outcome is not None and not outcome.ok and self._guarded(permit.station)
+                settle(permit, outcome, now, usage, self._notices, guarded=guarded)
+                self._forget(permit)
+                self._pump(now)
+            notices, keepers, at = self._release()
+        self._flush(notices, keepers, at)
 
     def drop(self, permit: Permit, now: float) -> None:
         """Settle a permit without a lesson."""
-        self._settle(permit, None, now, None)
+        self.settle(permit, None, now, None)
 
     def lose(self, permit: Permit) -> None:
         """Settle a permit from a finalizer: append and poke, no lock."""
@@ -295,18 +304,6 @@ class Gate:
 
     # -- under the lock
 
-    def _settle(self, permit: Permit, outcome: Outcome | None, now: float, usage: Usage | None) -> None:
-        with self._lock:
-            self._collect(now)
-            if permit.open:
-                if outcome is not None and outcome.ok and not permit.accepted:
-                    self._budget.deposit()
-                settle(permit, outcome, now, usage, self._notices, guarded=self._guarded(permit.station))
-                self._forget(permit)
-                self._pump(now)
-            notices, keepers, at = self._release()
-        self._flush(notices, keepers, at)
-
     def _forget(self, permit: Permit) -> None:
         self._disown(permit.owner)
         self._remove_drained(permit.station)
@@ -354,7 +351,7 @@ class Gate:
             if left:
                 self._owners[owner] = left
             else:
-                del self._owners[owner]
+                self._owners.pop(owner, None)
 
     def _stations_for(self, ticket: Ticket) -> tuple[str, ...]:
         key = (ticket.model, ticket.allowed)
@@ -382,7 +379,7 @@ class Gate:
 
     def _release(self) -> tuple[Notices | None, Iterable[Keeper], float]:
         notices: Notices | None = None
-        if self._notices:
+        if self._notices.wakers or self._notices.events:
             notices, self._notices = self._notices, Notices()
         return notices, self._keepers, self._next
 

@@ -24,6 +24,7 @@ class Permit:
 
     __slots__ = (
         "accepted",
+        "endpoint",
         "gate",
         "lease",
         "meter",
@@ -54,6 +55,7 @@ class Permit:
     ) -> None:
         self.gate = gate
         self.station = station
+        self.endpoint = station.name
         self.slot = slot
         self.lease = lease
         self.meter = meter
@@ -65,11 +67,6 @@ class Permit:
         self.open = True
         self.accepted = False
         self.windows: tuple[RateWindow, ...] = ()  # what the answer's headers said is left; set before `settle`
-
-    @property
-    def endpoint(self) -> str:
-        """Name of the endpoint."""
-        return self.station.name
 
     def first(self, now: float) -> None:
         """Book the first content: the server accepted the call."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llm_client.core.admission import Notices
 from llm_client.core.breaker import judge
+from llm_client.core.bucket import Reservation
 from llm_client.core.permit import Permit
 from llm_client.events import CoolDownStarted
 from llm_client.model import Kind, Outcome, Usage
@@ -56,8 +57,10 @@ def settle(
     else:
         _limit(permit, outcome, now, usage)
         _circuit(permit, outcome, now, guarded=guarded)
-        _cool(permit, outcome, now, notices)
-        _meter(permit, outcome, now, usage)
+        if outcome.kind is Kind.UNAVAILABLE:
+            _cool(permit, outcome, now, notices)
+        if permit.reservation is not None:
+            _meter(permit, permit.reservation, outcome, now, usage)
         station.note(now, failed=not outcome.ok and (outcome.breaker or outcome.refusal))
     notices.events += station.news(now)
 
@@ -96,8 +99,6 @@ def _circuit(permit: Permit, outcome: Outcome, now: float, *, guarded: bool) -> 
 
 
 def _cool(permit: Permit, outcome: Outcome, now: float, notices: Notices) -> None:
-    if outcome.kind is not Kind.UNAVAILABLE:
-        return
     if outcome.hint is not None:
         pause = min(outcome.hint.seconds, LONGEST_PAUSE)
     elif outcome.loading:
@@ -112,14 +113,11 @@ def _cool(permit: Permit, outcome: Outcome, now: float, notices: Notices) -> Non
         )
 
 
-def _meter(permit: Permit, outcome: Outcome, now: float, usage: Usage | None) -> None:
+def _meter(permit: Permit, reservation: Reservation, outcome: Outcome, now: float, usage: Usage | None) -> None:
     """Correct what was reserved by what was used, then take in what the server says is left.
 
     The order matters: the answered call is in the server's books already.
     """
-    reservation = permit.reservation
-    if reservation is None:
-        return
     used = _total(usage)
     if outcome.refusal or not outcome.sent:
         reservation.refund(now)

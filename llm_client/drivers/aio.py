@@ -28,7 +28,7 @@ class AsyncExchange(Exchange, Protocol):
     """A response on an event loop."""
 
     async def read(self, until: float) -> bytes | None:
-        """Return the next chunk, None at the clean end. Raises `Fault`."""
+        """Return the next chunk, None at the clean end, which closes it. Raises `Fault`."""
         ...
 
     async def aclose(self) -> None:

@@ -34,7 +34,7 @@ class SyncExchange(Exchange, Protocol):
     """A response in a thread."""
 
     def read(self, until: float) -> bytes | None:
-        """Return the next chunk, None at the clean end. Raises `Fault`."""
+        """Return the next chunk, None at the clean end, which closes it. Raises `Fault`."""
         ...
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llm_client.core.breaker import circuit_open_error
 from llm_client.core.permit import Permit
+from llm_client.core.pressure import PressureRule
 from llm_client.core.ticket import State, Ticket
 from llm_client.errors import (
     CircuitOpenError,
@@ -33,7 +34,8 @@ def admit(run: Run, ticket: Ticket) -> Flow[Permit]:
     """
     gate = run.services.gate
     asked = run.now()
-    _under_pressure(run, ticket)
+    if run.plan.pressure is not None and not ticket.returned:
+        _under_pressure(run, run.plan.pressure)
     gate.enter(ticket, asked)
     try:
         if ticket.state is State.WAITING and run.services.listening:
@@ -67,11 +69,8 @@ def admit(run: Run, ticket: Ticket) -> Flow[Permit]:
     return permit
 
 
-def _under_pressure(run: Run, ticket: Ticket) -> None:
+def _under_pressure(run: Run, rule: PressureRule) -> None:
     """Refuse a new call when the profile wants its producers to hear of pressure before the queue is full."""
-    rule = run.plan.pressure
-    if rule is None or ticket.returned:
-        return
     pressure = run.services.gate.pressure(rule)
     if pressure.level == "high":
         hint = "" if pressure.retry_after is None else f"; try again in {pressure.retry_after:.3g} s"

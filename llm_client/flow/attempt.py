@@ -39,6 +39,7 @@ class _Reading:
         target: the endpoint as it was then; it may be gone before the answer is.
         streamed: the server was asked for a stream, by the caller or under the hood.
         hidden: under the hood: the caller gets the whole answer.
+        over: the answer was read to its end.
     """
 
     target: Target
@@ -48,6 +49,7 @@ class _Reading:
     chunks: list[Chunk] = field(default_factory=list)
     reader: StreamReader | None = None
     live: bool = False
+    over: bool = False
 
     @property
     def body(self) -> bytes:
@@ -66,23 +68,25 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
     run.limit = permit.station.limit.limit
     handed = False
     started = run.now()
-    target = run.services.targets[permit.endpoint]
+    target, bounds = run.services.targets[permit.endpoint], run.plan.bounds
     try:
         while True:
             exchange: Exchange | None = None
             hidden = run.measured(permit.endpoint)
             reading = _Reading(target, streamed=run.call.stream or hidden, hidden=hidden)
+            patience = bounds.first_token if reading.streamed else bounds.attempt
+            until = min(run.deadline, started + patience)
             _tell(run, permit, started)
             try:
-                exchange = yield from _send(run, started, reading)
+                exchange = yield from _send(run, until, reading)
                 if permit.reservation is not None:
                     permit.windows = rate_headers(exchange.headers, wall=run.services.clock.wall())
-                outcome = yield from _read(run, permit, exchange, started, reading)
+                outcome = yield from _read(run, permit, exchange, reading, started=started, until=until)
             except Fault as fault:
                 outcome = _judge(run, fault, exchange, reading)
-            if exchange is None or not _once_more(run, permit, outcome, reading):
+            if outcome.ok or exchange is None or not _once_more(run, permit, outcome, reading):
                 break
-            run.record(permit, started, replace(outcome, refusal=True))  # it costs no attempt
+            run.record(permit, started, replace(outcome, refusal=True), now=run.now())  # it costs no attempt
             yield Close(exchange, drain=True)
             started = run.now()
         if reading.live and exchange is not None:
@@ -91,11 +95,11 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
             )
             handed = True
             return _reply(run, reading, exchange, b"", delivery)
-        usage = reading.usage
-        permit.settle(outcome, run.now(), usage)
+        usage, now = reading.usage, run.now()
+        permit.settle(outcome, now, usage)
         handed = True
-        run.record(permit, started, outcome, usage=usage)
-        if exchange is not None:
+        run.record(permit, started, outcome, now=now, usage=usage)
+        if exchange is not None and not reading.over:
             yield Close(exchange, drain=outcome.ok)
         if outcome.ok and exchange is not None:
             if run.services.learn is not None:
@@ -104,8 +108,9 @@ def attempt(run: Run, permit: Permit) -> Flow[Reply | Failed]:
         return Failed(outcome, _error(run, permit, outcome, exchange, reading), permit.endpoint)
     finally:
         if not handed:
-            permit.drop(run.now())
-            run.record(permit, started, OK, cancelled=True)
+            now = run.now()
+            permit.drop(now)
+            run.record(permit, started, OK, now=now, cancelled=True)
 
 
 def _tell(run: Run, permit: Permit, started: float) -> None:
@@ -118,25 +123,25 @@ def _tell(run: Run, permit: Permit, started: float) -> None:
 
 
 def _once_more(run: Run, permit: Permit, outcome: Outcome, reading: _Reading) -> bool:
-    """Tell whether to send again under the same permit, at most once for each reason.
+    """Tell whether to send again under the same permit after a failure, at most once for each reason.
 
     After a 401 to a token that a function of the user's gave: it may have run out on the way. After an error
     about streaming that the caller did not ask for: he gets the plain answer that he asked for.
     """
     name = permit.endpoint
-    if outcome.ok or not run.call.replayable:
+    if not run.call.replayable:
         return False
     renewable = reading.target.token is not None and not has_own_key(run.call)
     if outcome.kind is Kind.AUTH and renewable and name not in run.renewed:
-        run.renewed.add(name)
+        run.renewed |= {name}
         return True
     if reading.hidden and refuses_streaming(outcome, reading.body):
-        run.plain.add(name)
+        run.plain |= {name}
         return True
     return False
 
 
-def _send(run: Run, started: float, reading: _Reading) -> Flow[Exchange]:
+def _send(run: Run, until: float, reading: _Reading) -> Flow[Exchange]:
     """Send, and once more on a new connection when a kept-alive one died under the request."""
     target, token = reading.target, None
     if target.token is not None and not has_own_key(run.call):
@@ -145,16 +150,14 @@ def _send(run: Run, started: float, reading: _Reading) -> Flow[Exchange]:
         target = yield from learn_dialect(run, target)
         reading.target = target
     request = prepare(run.call, target, run.number, token, streamed=reading.hidden)
-    bounds = run.plan.bounds
-    patience = bounds.first_token if reading.streamed else bounds.attempt
-    until = min(run.deadline, started + patience)
+    connect = run.plan.bounds.connect
     try:
-        exchange: Exchange = yield Send(request, until, bounds.connect)
+        exchange: Exchange = yield Send(request, until, connect)
     except Fault as fault:
         if fault.kind is not FaultKind.STALE or run.resent or not _may_resend(run):
             raise
         run.resent = True
-        exchange = yield Send(request, until, bounds.connect, fresh=True)
+        exchange = yield Send(request, until, connect, fresh=True)
     return exchange
 
 
@@ -176,12 +179,13 @@ def _may_resend(run: Run) -> bool:
     return run.call.replayable and run.plan.retry.unknown_outcome
 
 
-def _read(run: Run, permit: Permit, exchange: Exchange, started: float, reading: _Reading) -> Flow[Outcome]:
+def _read(
+    run: Run, permit: Permit, exchange: Exchange, reading: _Reading, *, started: float, until: float
+) -> Flow[Outcome]:
     """Read until it is clear what the answer is: all of a plain one, the first content of a stream."""
-    call, bounds = run.call, run.plan.bounds
+    call = run.call
     headers, status = exchange.headers, exchange.status
     note_load(run, permit, reading.target, headers)
-    until = min(run.deadline, started + (bounds.first_token if reading.streamed else bounds.attempt))
     wall = run.services.clock.wall()
     cap = run.plan.retry.cap
     if not 200 <= status < 300 or status == 202:
@@ -227,6 +231,7 @@ def _peek(
         wait = min(until, run.now() + liveness) if stream else until
         data = yield Peek(exchange, wait)
         if data is None:
+            reading.over = True
             outcome = reader.end()
             if stream:
                 reading.chunks += reader.late
@@ -263,6 +268,7 @@ def _read_hidden(
     while not reader.ended:
         data = yield Peek(exchange, min(until, run.now() + bounds.liveness))
         if data is None:
+            reading.over = True
             break
         now = run.now()
         permit.alive(now)
@@ -285,6 +291,7 @@ def _collect(exchange: Exchange, until: float, reading: _Reading, *, limit: floa
     while size <= limit:
         data = yield Peek(exchange, until)
         if data is None:
+            reading.over = True
             return
         size += len(data)
         reading.raw.append(data)

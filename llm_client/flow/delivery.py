@@ -135,7 +135,7 @@ class Delivery:
         self.open = False
         now = self.run.now()
         self.permit.drop(now)
-        self.run.record(self.permit, self.started, OK, cancelled=True)
+        self.run.record(self.permit, self.started, OK, now=now, cancelled=True)
         self.run.finish(Kind.CANCELLED)
 
     def lose(self) -> None:
@@ -152,7 +152,7 @@ class Delivery:
         run, now = self.run, self.run.now()
         usage = self.reader.usage if self.reader is not None else None
         self.permit.settle(outcome, now, usage)
-        run.record(self.permit, self.started, outcome, usage=usage)
+        run.record(self.permit, self.started, outcome, now=now, usage=usage)
         if run.services.learn is not None and outcome.ok:
             run.services.learn(run.call, usage)
         if self._put is not None and outcome.ok:

@@ -40,7 +40,10 @@ class Exchange(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+# Each attempt makes several of the next three. Nobody keeps them, and to freeze one costs three times what it does.
+
+
+@dataclass(slots=True)
 class Send:
     """Send a request, give back an `Exchange` once the response head is there. Throws `Fault`.
 
@@ -56,15 +59,15 @@ class Send:
     fresh: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Peek:
-    """Read the next chunk of an exchange's body: bytes, or None at its clean end. Throws `Fault`."""
+    """Read the next chunk of an exchange's body: bytes, or None at its clean end, which closes it. Throws `Fault`."""
 
     exchange: Exchange
     until: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Close:
     """Close an exchange, once or twice. `drain`: its logical end was seen, try to keep the connection."""
 

@@ -12,7 +12,7 @@ from llm_client.events import FallbackUsed
 from llm_client.flow.answers import LONGEST, key_of
 from llm_client.flow.context import too_small
 from llm_client.flow.effects import Flow, Invoke
-from llm_client.flow.plan import CachedStep, CallableStep, OtherStep, Plan, StaticStep, Step
+from llm_client.flow.plan import CachedStep, CallableStep, OtherStep, StaticStep, Step
 from llm_client.flow.prepare import for_model
 from llm_client.flow.run import Reply, Run
 from llm_client.model import UNSET, Headers
@@ -22,17 +22,18 @@ from llm_client.wire.static import static_completion
 Inner = Callable[[Run], Flow[Reply]]
 
 
-def with_fallback(run: Run, inner: Inner) -> Flow[Reply]:
+def with_fallback(run: Run, steps: tuple[Step, ...], inner: Inner) -> Flow[Reply]:
     """Run the call; when it fails for a reason the chain covers, take the chain's first answer.
+
+    Without a chain there is nothing to do here, and the layer may be left out.
 
     Raises:
         LLMClientError: the call's own error, when the chain has no answer either.
     """
-    steps = _chain(run.plan, run.call.fallback)
     try:
         reply = yield from inner(run)
     except LLMClientError as error:
-        if not steps or not _covers(run, error):
+        if not _covers(run, error):
             raise
         for step in steps:
             substitute = yield from _take(run, step, error, inner)
@@ -45,9 +46,11 @@ def with_fallback(run: Run, inner: Inner) -> Flow[Reply]:
     return reply
 
 
-def _chain(plan: Plan, given: Any) -> tuple[Step, ...]:
+def chain(run: Run) -> tuple[Step, ...]:
+    """Return what a call falls back on: its own chain, or else its profile's."""
+    given = run.call.fallback
     if given is UNSET:
-        return tuple(plan.fallback)
+        return tuple(run.plan.fallback)
     if given is None:
         return ()
     if isinstance(given, str):

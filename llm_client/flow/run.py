@@ -73,6 +73,8 @@ class Run:
         renewed: endpoints whose token was asked for once more after a 401.
         plain: endpoints that this call asks for no stream any more.
         before: attempts of the call that are counted elsewhere, or are in the records out of turn.
+        now: returns monotonic seconds.
+        deadline: absolute; inf when there is none.
     """
 
     call: Call
@@ -91,18 +93,16 @@ class Run:
     request_id: str | None = None
     first_token: float | None = None
     limit: float | None = None
-    renewed: set[str] = field(default_factory=set)
-    plain: set[str] = field(default_factory=set)
+    renewed: frozenset[str] = frozenset()
+    plain: frozenset[str] = frozenset()
     before: int = 0
+    now: Callable[[], float] = field(init=False)
+    deadline: float = field(init=False)
 
-    def now(self) -> float:
-        """Return monotonic seconds."""
-        return self.services.clock.monotonic()
-
-    @property
-    def deadline(self) -> float:
-        """Absolute deadline; inf when there is none."""
-        return inf if self.call.deadline is None else self.call.deadline
+    def __post_init__(self) -> None:
+        """Keep what is asked for over and over."""
+        self.now = self.services.clock.monotonic
+        self.deadline = inf if self.call.deadline is None else self.call.deadline
 
     @property
     def number(self) -> int:
@@ -148,10 +148,16 @@ class Run:
         self.services.emit(event)
 
     def record(
-        self, permit: Permit, started: float, outcome: Outcome, *, usage: Usage | None = None, cancelled: bool = False
+        self,
+        permit: Permit,
+        started: float,
+        outcome: Outcome,
+        *,
+        now: float,
+        usage: Usage | None = None,
+        cancelled: bool = False,
     ) -> None:
-        """Write one attempt into the call's story."""
-        now = self.now()
+        """Write one attempt, which ended at `now`, into the call's story."""
         number = self.number
         kind = Kind.CANCELLED if cancelled else outcome.kind
         self.records.append(

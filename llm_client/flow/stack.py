@@ -8,7 +8,7 @@ from __future__ import annotations
 from llm_client.errors import LLMClientError
 from llm_client.events import CallStarted
 from llm_client.flow.effects import Flow
-from llm_client.flow.fallback import with_fallback
+from llm_client.flow.fallback import chain, with_fallback
 from llm_client.flow.retry import with_retry
 from llm_client.flow.run import Reply, Run
 from llm_client.model import Kind
@@ -34,7 +34,8 @@ def stack(run: Run) -> Flow[Reply]:
         )
     outcome: str = Kind.CANCELLED
     try:
-        reply = yield from with_fallback(run, with_retry)
+        steps = chain(run)
+        reply = yield from (with_fallback(run, steps, with_retry) if steps else with_retry(run))
         outcome = "fallback" if reply.run.fallback else "ok"
         if reply.delivery is not None:
             outcome = ""  # the delivery says how it ends

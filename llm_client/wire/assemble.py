@@ -12,6 +12,7 @@ _CHOICE_KEYS: Final = frozenset({"index", "delta", "message", "text", "finish_re
 _REASONING: Final = frozenset({"reasoning", "reasoning_content"})
 _HEAD_KEYS: Final = frozenset({"choices", "usage", "object", "error"})
 _OBJECTS: Final = {"chat": "chat.completion", "completions": "text_completion"}
+_NUMBERS: Final = frozenset({int, float})  # as JSON gives them; a bool is none
 _NO_FINISH: Final = frozenset({"error", "abort"})
 _NO_DELTA: Final[dict[str, Any]] = {}
 
@@ -325,8 +326,8 @@ def read_usage(usage: object) -> Usage | None:
 
 def _count(usage: dict[str, Any], *names: str) -> int | None:
     for name in names:
-        value = usage.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1e15:
+        value: Any = usage.get(name)
+        if type(value) in _NUMBERS and 0 <= value <= 1e15:
             return int(value)
     return None
 
