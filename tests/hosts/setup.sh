@@ -8,8 +8,8 @@ cd "$(dirname "$0")/../.."
 # With uv: pip weighs every file of every release of three hundred packages, for minutes.
 uv=.envs/uv/bin/uv
 if [ ! -x "$uv" ]; then
-  python3 -m venv .envs/uv
-  .envs/uv/bin/pip install --quiet --disable-pip-version-check --no-compile uv
+  python3 -m venv --without-pip .envs/uv
+  python3 -m pip --python .envs/uv/bin/python install --quiet --disable-pip-version-check --no-compile uv
 fi
 for name in "$@"; do
   env=.envs/hosts-$name
