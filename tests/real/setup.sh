@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 env=.envs/llama
-[ -x "$env/bin/python" ] || python3 -m venv "$env"
-"$env/bin/pip" install --quiet --disable-pip-version-check --no-deps -r tests/real/requirements.txt
+[ -x "$env/bin/python" ] || python3 -m venv --without-pip "$env"
+python3 -m pip --python "$env/bin/python" install --quiet --disable-pip-version-check --no-deps --no-compile -r tests/real/requirements.txt
 "$env/bin/python" -c 'import xllamacpp'
