@@ -60,6 +60,7 @@ class Signal:
         "_tuning",
         "_turn",
         "_window",
+        "_young",
         "late",
         "latency",
         "reaction",
@@ -73,6 +74,7 @@ class Signal:
         self._window: list[Slot] = []
         self._total_wait, self._least_wait = 0.0, inf  # of the window
         self._turn = 0  # which sample of a full window is the oldest
+        self._young = False  # whoever came back by now was quick: all in it left after the limit had changed
         self._opened = 0.0
         self._answered = 0  # since then, whatever was in flight
         self._learned, self._learn_at = 0, 0.0
@@ -83,12 +85,17 @@ class Signal:
         self.reaction: float | None = None
 
     def restart(self, now: float) -> None:
-        """Begin a window: what was sent before the limit changed says nothing about it."""
+        """Begin anew: what was sent before the limit changed says nothing about it."""
+        self._begin(now)
+        self._young = True
+
+    def _begin(self, now: float) -> None:
         self._window.clear()
         self._total_wait, self._least_wait = 0.0, inf
         self._turn = 0
         self._opened = now
         self._answered = 0
+        self._young = False
 
     def first(self, slot: Slot, now: float) -> None:
         """Learn from a first content."""
@@ -120,7 +127,7 @@ class Signal:
         if not slot.stream or self.late:
             return self._answers.brisk(delay)
         service = inf if self.latency is None else self.latency
-        return self._streams.excess(slot, delay, limit) <= self._target(service, limit)
+        return self._streams.excess(slot, delay, limit) <= self._target(service, limit, self._tuning.target)
 
     def gap(self, limit: float) -> float:
         """Return the seconds between two growing sends."""
@@ -186,26 +193,29 @@ class Signal:
         streams = [s for s in kept if s.streamed]
         if len(streams) >= min(t.few, len(kept)):
             verdict = self._streams.judge(streams, limit, self._decode)
+            bearable = t.target
         else:
-            verdict = self._answers.judge([s for s in kept if not s.streamed], limit, rate)
+            answers = [s for s in kept if not s.streamed]
+            verdict = self._answers.judge(answers, limit, rate, whole=not self._young)
+            bearable = t.target_answers
         wait, service, sure, alike = verdict
         reading = Reading(
             wait=wait,
             service=service,
-            target=(self._alike_target if alike else self._target)(service, limit),
+            target=self._alike_target(service, limit) if alike else self._target(service, limit, bearable),
             sure=sure,
             least=t.floor if sure and lost < n else 1.0,
             level=sum([s.level for s in window]) / n,
             fresh=len([s for s in window if s.sent_at >= grown_at]) / n,
             rate=rate,
         )
-        self.restart(now)
+        self._begin(now)
         return reading
 
-    def _target(self, service: float, limit: float) -> float:
+    def _target(self, service: float, limit: float, bearable: float) -> float:
         """Small shares bear more delay than large ones, so shares converge."""
         t = self._tuning
-        shared = max(t.target_min, t.target / sqrt(max(0.1, limit)))
+        shared = max(t.target_min, bearable / sqrt(max(0.1, limit)))
         return max(t.target_floor, min(service, t.target_max, shared))
 
     def _alike_target(self, service: float, limit: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from math import sqrt
+from math import inf, sqrt
 
 from llm_client.core.tuning import Tuning
 
@@ -19,10 +19,11 @@ class Slope:
 
     Attributes:
         value: seconds per token as of the last `renew`; never negative, 0.0 while nothing is known.
+        least: the same, two standard errors lower.
         mean: EWMA of the tokens.
     """
 
-    __slots__ = ("_count", "_new", "_pairs", "_points", "_tuning", "_variance", "mean", "value")
+    __slots__ = ("_count", "_new", "_pairs", "_points", "_tuning", "_variance", "least", "mean", "value")
 
     def __init__(self, tuning: Tuning) -> None:
         """Know nothing."""
@@ -32,11 +33,17 @@ class Slope:
         self._count = self._new = 0
         self._variance = 0.0
         self.mean = 0.0
-        self.value = 0.0
+        self.value = self.least = 0.0
 
     def __len__(self) -> int:
         """Count the pairs that the slope rests on."""
         return len(self._pairs)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the slope is known, or not worth knowing."""
+        t = self._tuning
+        return len(self._pairs) >= t.prompt_pairs or self.value * self.mean < t.prompt_matters
 
     @property
     def spread(self) -> float:
@@ -68,13 +75,19 @@ class Slope:
         if self._new < self._tuning.pairs_new:
             return self.value
         self._new = 0
-        half = 0.0
-        for _, weight in self._pairs:
-            half += weight
-        half *= 0.5
-        for slope, weight in sorted(self._pairs):
-            half -= weight
-            if half <= 0.0:
+        pairs = sorted(self._pairs)
+        total = 0.0
+        for _, weight in pairs:
+            total += weight
+        # Two standard errors below the middle, as in a sign test.
+        low, half = total * max(0.0, 0.5 - 1.0 / sqrt(len(pairs))), 0.5 * total
+        passed = 0.0
+        self.least = -inf
+        for slope, weight in pairs:
+            passed += weight
+            if passed >= low and self.least == -inf:
+                self.least = max(0.0, slope)
+            if passed >= half:
                 self.value = max(0.0, slope)
                 break
         return self.value

@@ -49,6 +49,7 @@ class Tuning:
 
     # -- queueing delay
     target: float = 1.1  # divided by sqrt(limit): small shares bear more, so shares converge (Swift, SIGCOMM 2020)
+    target_answers: float = 1.35  # the same where the wait is read from whole answers, which lag behind a fuller batch
     target_min: float = 0.25  # shorter waits drown in the scatter of first contents
     target_max: float = 1.2  # at 1.5 the median of 64 processes waited a tenth longer, at 1.1 16 shared less fairly
     target_floor: float = 0.05  # below it a timer tick of the server looks like a queue
@@ -81,7 +82,7 @@ class Tuning:
     pairs_new: int = 8  # since the last median, before it is taken again
     neighbours: int = 2  # on either side in send time; more would have met another queue
     apart: float = 0.3  # of the mean: tokens that differ less tell nothing
-    prompt_pairs: int = 64  # the slope of prompts is fainter ...
+    prompt_pairs: int = 24  # the slope of prompts is fainter; a share of one call once took prefill for a queue ...
     prompt_matters: float = 0.3  # ... and noise unless a mean prompt takes this many seconds
     short: float = 0.25  # weight of an answer: 1 / (short + tokens / mean)
     floor_block: float = 10.0  # seconds; the quick quarter of each block is kept ...

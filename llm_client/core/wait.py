@@ -130,8 +130,8 @@ class AnswerWait:
         """Tell whether an answer among alike ones came back about as fast as the best."""
         return self.known or latency <= self._tuning.alike_brisk * self._best
 
-    def judge(self, samples: list[Slot], limit: float, rate: float) -> Verdict:
-        """Read a window; `rate` is answers per second in it."""
+    def judge(self, samples: list[Slot], limit: float, rate: float, *, whole: bool) -> Verdict:
+        """Read a window; `rate` is answers per second in it; it is not `whole` while only the quick can be back."""
         t = self._tuning
         delays = sorted([s.delay for s in samples])
         mean, median = sum(delays) / len(delays), delays[len(delays) // 2]
@@ -142,10 +142,12 @@ class AnswerWait:
             # A queue that grows or drains tells nothing against the best; what differs from call to call does.
             jumps = sum([(after.delay - before.delay) ** 2 for before, after in pairwise(samples)])
             doubt = t.alike_doubt * 1.25 * sqrt(jumps / 2.0) / len(samples)
-            self._best = min(self._best * t.alike_leak + doubt, median)
+            self._best = self._best * t.alike_leak + doubt
+            if whole or self._best == inf:
+                self._best = min(self._best, median)
         if told and self.known:
             wait = self._told(told, limit)
-            return Verdict(wait, max(0.01, mean - wait), sure=True)
+            return Verdict(wait, max(0.01, mean - wait), sure=self._prompts.settled)
         if all(s.lost for s in samples):
             return Verdict(min(s.wait for s in samples), inf, sure=True)
         if told and self.per_output and limit <= t.blind_limit:
@@ -174,4 +176,6 @@ class AnswerWait:
 def prefill(prompts: Slope, tuning: Tuning) -> float:
     """Return seconds per prompt token, where prompts are long enough to matter and to be told from noise."""
     slope = prompts.renew()
-    return slope if len(prompts) >= tuning.prompt_pairs and slope * prompts.mean >= tuning.prompt_matters else 0.0
+    return (
+        slope if len(prompts) >= tuning.prompt_pairs and prompts.least * prompts.mean >= tuning.prompt_matters else 0.0
+    )

@@ -88,17 +88,13 @@ def rows(open_lines):
 OPEN_LINES = {
     ("open 5", True): "interactive 0.978 of 0.98 on these two seeds, 0.983 over ten",
     ("fair", True): "Jain 0.947 of 0.95 on these sixteen seeds, 0.954 over twenty-four",
-    (
-        "outage",
-        False,
-    ): "failures 0.034 of 0.03: the limit is shy in the backlog after it; 0.027 before shares were made fair",
 }
 
 
 @pytest.mark.parametrize(("name", "stream"), rows(OPEN_LINES))
 def test_calls_are_in_time_as_with_a_perfect_scheduler(name, stream):
     """Urgent ones above all, with hardly a refusal, hardly a slot wasted, and early word for who cannot be served."""
-    # In an outage the luck of two or three open times decides much of one repetition; among four instances it is who
-    # came first (Jain 0.81 to 0.98 plain).
-    seeds = range(100, 108 if "outage" in name else 116 if name == "fair" else 102)
+    # In an outage the luck of two or three open times decides much of one repetition (failures 0.006 to 0.09); among four
+    # instances it is who came first (Jain 0.81 to 0.98 plain).
+    seeds = range(100, 124 if "outage" in name else 116 if name == "fair" else 102)
     check(name, seeds, stream=stream, **({"Jain": (">=", 0.95)} if name == "fair" and stream else {}))
