@@ -182,10 +182,18 @@ class SlotServer(Server):
             world.at(first, exchange.push, delta("hello"))
         world.at(world.now + self.seconds, self._finish, exchange)
 
-    def _finish(self, exchange: VirtualExchange) -> None:
-        self.busy -= 1
+    def resize(self, slots: int) -> None:
+        """Have another count of slots from now on."""
+        self.slots = slots
+        self._fill()
+
+    def _fill(self) -> None:
         while self.line and self.busy < self.slots:
             self._start(self.line.popleft())
+
+    def _finish(self, exchange: VirtualExchange) -> None:
+        self.busy -= 1
+        self._fill()
         if exchange.status:
             self.world.at(self.world.now + 0.001, exchange.push, delta(finish="stop") + DONE)
             self.world.at(self.world.now + 0.001, exchange.end)

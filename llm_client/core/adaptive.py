@@ -15,8 +15,8 @@ from llm_client.core.ceiling import Ceiling
 from llm_client.core.concurrency import Slot, endpoint_scope
 from llm_client.core.outage import Outage
 from llm_client.core.pace import Pace
+from llm_client.core.proven import Proven
 from llm_client.core.signal import Reading, Signal
-from llm_client.core.slow_start import SlowStart
 from llm_client.core.trial import Trial
 from llm_client.core.tuning import TUNING, Tuning
 from llm_client.errors import ConfigError
@@ -51,6 +51,7 @@ class AdaptiveLimit:
         "_over",
         "_pace",
         "_pause",
+        "_proven",
         "_quiet",
         "_quiet_since",
         "_ramp",
@@ -59,7 +60,6 @@ class AdaptiveLimit:
         "_rng",
         "_signal",
         "_slow",
-        "_slow_start",
         "_streams",
         "_strikes",
         "_taken",
@@ -117,7 +117,7 @@ class AdaptiveLimit:
         self._limited, self._limited_at = False, -1.0  # a call waited: since the last window, and when
         self._last_sent = -inf
         self._trial = Trial(tuning)
-        self._slow_start = SlowStart(tuning, self.limit)
+        self._proven = Proven(tuning, self.limit)
         self._taken = 0  # most calls in flight of which one was answered, while none was ever refused
         self._clean, self._changed, self._over = 0, 0.0, 0  # calm windows in a row; last growth; congested in a row
 
@@ -127,8 +127,8 @@ class AdaptiveLimit:
         return self._ramp
 
     def clear_at(self) -> float:
-        """Tell when the less urgent may take one more place while the more urgent are about; past after the ramp."""
-        return self._slow_start.clear_at(self.inflight) if self._ramp else 0.0
+        """Tell when the less urgent may take one more place while the more urgent are about; inf at the next answer."""
+        return self._proven.clear_at(self.inflight, inf if self._ramp else self.limit)
 
     def may_send(self, now: float) -> float:
         """Tell when one more call may go: 0.0 now, `t > now` ask again at t, inf at the next event. Changes nothing."""
@@ -178,7 +178,7 @@ class AdaptiveLimit:
             self._pace.sent(now)
         if level == 1:
             self._quiet_since, self._quiet = now, 0
-            self._slow_start.sent(now)
+            self._proven.sent(now)
         return slot
 
     def first(self, slot: Slot, now: float) -> None:
@@ -310,7 +310,7 @@ class AdaptiveLimit:
             self._clean = 0
         if not self._ramp or slot.epoch != self.epoch:
             return
-        self._slow_start.answered()
+        self._proven.answered()
         self._slow = not self._signal.brisk(slot, now, self.limit)
         if self._slow:
             self._goal = self.limit
@@ -355,6 +355,7 @@ class AdaptiveLimit:
             return
         t = self._tuning
         wait, target = reading.wait, reading.target
+        self._proven.weighed(reading)
         limited, self._limited = self._limited, False
         back = self._trial.ended(reading, now)
         if back is not None:

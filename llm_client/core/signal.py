@@ -22,6 +22,7 @@ class Reading(NamedTuple):
         level: calls in flight when these were sent, on average.
         fresh: share of the window that was sent after the last growth.
         rate: answers per second, whatever they were sent under; of use while answers are the samples.
+        alike: the answers are too alike to tell the wait by their length.
     """
 
     wait: float
@@ -32,6 +33,7 @@ class Reading(NamedTuple):
     level: float
     fresh: float
     rate: float
+    alike: bool
 
 
 class Signal:
@@ -208,6 +210,7 @@ class Signal:
             level=sum([s.level for s in window]) / n,
             fresh=len([s for s in window if s.sent_at >= grown_at]) / n,
             rate=rate,
+            alike=alike,
         )
         self._begin(now)
         return reading

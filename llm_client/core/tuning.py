@@ -23,6 +23,10 @@ class Tuning:
     proven_gain: float = 0.125  # calls per answer that the less urgent may have on the way during a ramp, and ...
     proven_double: float = 5.0  # ... twice as many every so many seconds, where answers take half a minute
 
+    proven_calm: float = 0.1  # of the target: a shorter wait holds nobody back
+    proven_smooth: float = 0.25  # EWMA weight of one window
+    proven_spare: float = 0.5  # of what is above it stays free for the more urgent; all of it idles slots
+
     # -- refusals
     hold: float = 0.25  # no growth after a refusal that names no time
     hold_latencies: float = 2.0  # with Retry-After: no growth for at most this many latencies

@@ -20,6 +20,7 @@ def reading(**given):
             "level": 20.0,
             "fresh": 1.0,
             "rate": 10.0,
+            "alike": False,
         }
         | given
     )
