@@ -26,6 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     overload.add_argument("loads", nargs="*", metavar="LOAD", help=f"of {loads} (all); those of several words quoted")
     overload.add_argument("--reps", type=int, default=3, help="repetitions, pooled (3)")
     overload.add_argument("--duration", type=float, help="seconds of arrivals instead of 60")
+    overload.add_argument("--stream", action="store_true", help="stream the answers")
     overload.add_argument("--client", default="llm_client", help="whose measures are judged")
     overload.add_argument("--against", action="append", default=[], help="further clients, such as openai; repeatable")
     overload.set_defaults(go=_overloads)
@@ -86,10 +87,10 @@ def _overloads(options: argparse.Namespace) -> int:
         raise ConfigError(f"no load is called {', '.join(unknown)}; there are {', '.join(bench_overload.LOADS)}")
     failed = False
     for name in names:
-        load = bench_overload.shortened(bench_overload.LOADS[name], options.duration)
+        load = bench_overload.adapted(bench_overload.LOADS[name], duration=options.duration, stream=options.stream)
         clients = [options.client, *options.against]
         runs = [run for done in bench_overload.repetitions(load, clients, options.reps) for run in done]
-        print(f"overload {name}: {options.reps} repetitions", flush=True)
+        print(f"overload {name}{', streamed' if options.stream else ''}: {options.reps} repetitions", flush=True)
         for client in clients:
             measures = bench_overload.judge(load, [run for run in runs if run.client == client])
             print(f"  {client:<20} " + "  ".join(f"{key} {value:.3f}" for key, value in measures.items()), flush=True)

@@ -40,6 +40,7 @@ class Load:
         instances: clients that share the load; the last of several joins after a quarter of the time.
         outage: seconds for which every answer is 503, from three tenths of the time on; 0 is none.
         overload: that 503 says that it is overload.
+        stream: the answers are streamed.
         lines: what must hold, by measure.
     """
 
@@ -52,6 +53,7 @@ class Load:
     instances: int = 1
     outage: float = 0.0
     overload: bool = False
+    stream: bool = False
     lines: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
     @property
@@ -132,7 +134,7 @@ def one(load: Load, client: str, seed: int) -> Run:
         spec = {
             "url": server.url,
             "client": client,
-            "stream": False,
+            "stream": load.stream,
             "limit": load.slots,
             "faults": faults,
             "instances": load.instances,
@@ -227,9 +229,10 @@ LOADS: dict[str, Load] = {
 }
 
 
-def shortened(load: Load, duration: float | None) -> Load:
-    """The same load for another time."""
-    return load if duration is None else replace(load, duration=duration)
+def adapted(load: Load, *, duration: float | None = None, stream: bool = False) -> Load:
+    """The same load for another time, or streamed, with the lines that hold then."""
+    lines = {**load.lines, "Jain": (">=", 0.95)} if stream and "Jain" in load.lines else load.lines
+    return replace(load, duration=load.duration if duration is None else duration, stream=stream, lines=lines)
 
 
 def crossed(load: Load, measures: Mapping[str, float]) -> list[str]:

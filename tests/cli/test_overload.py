@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llm_client.cli.bench_overload import BATCH, INTERACTIVE, LOADS, Load, Run, crossed, ideal, judge, one, shortened
+from llm_client.cli.bench_overload import BATCH, INTERACTIVE, LOADS, Load, Run, adapted, crossed, ideal, judge, one
 from llm_client.cli.main import main
 
 SMALL = Load(slots=1, seconds=1.0, load=1.0, duration=10.0)
@@ -51,16 +51,16 @@ def test_a_line_that_is_crossed_is_named():
 
 def test_the_same_seed_gives_the_same_arrivals():
     """And the last of several instances joins late."""
-    load = shortened(LOADS["fair"], 20.0)
+    load = adapted(LOADS["fair"], duration=20.0)
 
     assert load.arrivals(1) == load.arrivals(1) != load.arrivals(2)
     assert min(at for at, _, instance in load.arrivals(1) if instance == 3) > 5.0
 
 
-@pytest.mark.parametrize("outage", [0.0, 1.0])
-def test_a_short_run_is_booked_in_full(outage):
+@pytest.mark.parametrize(("outage", "stream"), [(0.0, False), (1.0, False), (0.0, True)])
+def test_a_short_run_is_booked_in_full(outage, stream):
     """Every arrival has an end, and the server's books agree."""
-    load = Load(load=0.8, duration=3.0, slots=4, seconds=0.1, queue=8, outage=outage)
+    load = Load(load=0.8, duration=3.0, slots=4, seconds=0.1, queue=8, outage=outage, stream=stream)
     run = one(load, "llm_client", 1)
     answered = sum(error is None for _, error in run.calls)
 
@@ -69,6 +69,14 @@ def test_a_short_run_is_booked_in_full(outage):
     assert run.stats["answered"] >= answered
     assert ("probes / s" in judge(load, [run])) == bool(outage)
     assert any(record["status"] == 503 for record in run.stats["log"]) == bool(outage)
+
+
+def test_streams_are_held_to_a_line_of_their_own():
+    """They tell the wait in the server better, so shares of a fleet have to be more equal."""
+    plain, streamed = LOADS["fair"], adapted(LOADS["fair"], stream=True)
+
+    assert (plain.stream, plain.lines["Jain"]) == (False, (">=", 0.90))
+    assert (streamed.stream, streamed.lines["Jain"]) == (True, (">=", 0.95))
 
 
 def test_an_unknown_load_is_refused(capsys):
