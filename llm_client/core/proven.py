@@ -57,6 +57,8 @@ class Proven:
             limit: the limit; inf while a ramp seeks it.
         """
         t = self._tuning
+        if not inflight:
+            return 0.0
         if limit == inf:
             share = (inflight + t.slack) / self._answered
             return 0.0 if share <= 1.0 else self._since + t.proven_double * log2(share)
