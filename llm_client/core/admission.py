@@ -61,12 +61,14 @@ class Admission:
         self._shed_at = -inf
         self._ceilings = room.limits.ceilings
         self._seen = [-inf, -inf, -inf]  # when a call of the three upper classes was last asked for
+        self._again = [-inf, -inf, -inf]  # ... and the one before: a single one, such as a first try, is no traffic
         self._late = False  # some urgent line is late: look now and then who is hopeless
 
     def at_once(self, ticket: Ticket, now: float, notices: Notices) -> bool:
         """Grant a permit without queueing, when nobody waits who could be overtaken."""
         self._now = now
         if ticket.priority < Priority.LOW:
+            self._again[ticket.priority] = self._seen[ticket.priority]
             self._seen[ticket.priority] = now
         if self._room.count:
             return False
@@ -212,14 +214,16 @@ class Admission:
     def _held(self, ticket: Ticket, station: Station, now: float) -> float:
         """Return until when a class keeps clear of the rest of an endpoint's limit; `<= now` when it need not.
 
-        That rest is what lies above its ceiling, if it has one, and what nobody knows to be there while a limit is
-        still sought. Both count only while more urgent calls are about, or half a GPU would idle under batch work.
+        That rest is what lies above its ceiling, if it has one, and what the endpoint has not yet
+        proven to work. Both count only while more urgent calls are about, or half a GPU would idle under batch work.
         """
-        limit, ceilings = station.limit, self._ceilings
+        limit, ceilings, above = station.limit, self._ceilings, ticket.priority
         at = limit.clear_at()
-        if ceilings is not None and limit.inflight >= ceilings[ticket.priority] * limit.limit:
-            at = inf
-        return now if at <= now else min(at, max(self._seen[: ticket.priority], default=-inf) + CEILING_HOLD)
+        if at > now:
+            at = min(at, max(self._again[:above], default=-inf) + CEILING_HOLD)
+        if ceilings is not None and limit.inflight >= ceilings[above] * limit.limit:
+            at = max(at, max(self._seen[:above], default=-inf) + CEILING_HOLD)
+        return at
 
     def _press(
         self, blocked: dict[int, _Blocked], at: float, now: float
