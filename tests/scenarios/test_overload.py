@@ -85,6 +85,6 @@ def rows():
 def test_calls_are_in_time_as_with_a_perfect_scheduler(name, stream):
     """Urgent ones above all, with hardly a refusal, hardly a slot wasted, and early word for who cannot be served."""
     # In an outage the luck of two or three open times decides much of one repetition (failures 0.006 to 0.09); among four
-    # instances it is who came first (Jain 0.81 to 0.98 plain).
-    seeds = range(100, 124 if "outage" in name else 116 if name == "fair" else 102)
+    # instances it is who came first (Jain 0.73 to 0.99): over 16 repetitions streams had 0.949, over 48 0.953.
+    seeds = range(100, 124 if "outage" in name or name == "fair" else 102)
     check(name, seeds, stream=stream)
