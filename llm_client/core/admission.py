@@ -214,8 +214,8 @@ class Admission:
     def _held(self, ticket: Ticket, station: Station, now: float) -> float:
         """Return until when a class keeps clear of the rest of an endpoint's limit; `<= now` when it need not.
 
-        That rest is what lies above its ceiling, if it has one, and what the endpoint has not yet
-        proven to work. Both count only while more urgent calls are about, or half a GPU would idle under batch work.
+        That rest is what lies above its ceiling, if it has one, and what the endpoint has not proven to work on. Both
+        count only while more urgent calls are about, or half a GPU would idle under batch work.
         """
         limit, ceilings, above = station.limit, self._ceilings, ticket.priority
         at = limit.clear_at()

@@ -88,7 +88,10 @@ class Limit(Protocol):
         ...
 
     def clear_at(self) -> float:
-        """Tell when the less urgent may take one more place while the more urgent are about; monotonic seconds."""
+        """Tell when the less urgent may take one more place while the more urgent are about.
+
+        Monotonic seconds, past for now, inf for the next answer.
+        """
         ...
 
     def may_send(self, now: float) -> float:

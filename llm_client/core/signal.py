@@ -61,8 +61,8 @@ class Signal:
         "_total_wait",
         "_tuning",
         "_turn",
+        "_whole",
         "_window",
-        "_young",
         "late",
         "latency",
         "reaction",
@@ -76,7 +76,7 @@ class Signal:
         self._window: list[Slot] = []
         self._total_wait, self._least_wait = 0.0, inf  # of the window
         self._turn = 0  # which sample of a full window is the oldest
-        self._young = False  # whoever came back by now was quick: all in it left after the limit had changed
+        self._whole = True  # not while all left after the limit had changed: whoever is back by now was quick
         self._opened = 0.0
         self._answered = 0  # since then, whatever was in flight
         self._learned, self._learn_at = 0, 0.0
@@ -89,7 +89,7 @@ class Signal:
     def restart(self, now: float) -> None:
         """Begin anew: what was sent before the limit changed says nothing about it."""
         self._begin(now)
-        self._young = True
+        self._whole = False
 
     def _begin(self, now: float) -> None:
         self._window.clear()
@@ -97,7 +97,7 @@ class Signal:
         self._turn = 0
         self._opened = now
         self._answered = 0
-        self._young = False
+        self._whole = True
 
     def first(self, slot: Slot, now: float) -> None:
         """Learn from a first content."""
@@ -198,7 +198,7 @@ class Signal:
             bearable = t.target
         else:
             answers = [s for s in kept if not s.streamed]
-            verdict = self._answers.judge(answers, limit, rate, whole=not self._young)
+            verdict = self._answers.judge(answers, limit, rate, whole=self._whole)
             bearable = t.target_answers
         wait, service, sure, alike = verdict
         reading = Reading(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from math import inf, sqrt
+from math import sqrt
 
 from llm_client.core.tuning import Tuning
 
@@ -38,12 +38,6 @@ class Slope:
     def __len__(self) -> int:
         """Count the pairs that the slope rests on."""
         return len(self._pairs)
-
-    @property
-    def settled(self) -> bool:
-        """Whether the slope is known, or not worth knowing."""
-        t = self._tuning
-        return len(self._pairs) >= t.prompt_pairs or self.value * self.mean < t.prompt_matters
 
     @property
     def spread(self) -> float:
@@ -76,18 +70,17 @@ class Slope:
             return self.value
         self._new = 0
         pairs = sorted(self._pairs)
-        total = 0.0
-        for _, weight in pairs:
-            total += weight
+        self.value = max(0.0, _quantile(pairs, 0.5))
         # Two standard errors below the middle, as in a sign test.
-        low, half = total * max(0.0, 0.5 - 1.0 / sqrt(len(pairs))), 0.5 * total
-        passed = 0.0
-        self.least = -inf
-        for slope, weight in pairs:
-            passed += weight
-            if passed >= low and self.least == -inf:
-                self.least = max(0.0, slope)
-            if passed >= half:
-                self.value = max(0.0, slope)
-                break
+        self.least = max(0.0, _quantile(pairs, max(0.0, 0.5 - 1.0 / sqrt(len(pairs)))))
         return self.value
+
+
+def _quantile(pairs: list[tuple[float, float]], share: float) -> float:
+    """Return the slope below which lies this share of the weight; `pairs` are slope and weight, sorted."""
+    left = share * sum([weight for _, weight in pairs])
+    for slope, weight in pairs:
+        left -= weight
+        if left <= 0.0:
+            return slope
+    return pairs[-1][0]

@@ -20,9 +20,9 @@ class Tuning:
     growth_gap: float = 0.02  # seconds between two growing sends, at most; else one per round trip / limit
     growth_gap_min: float = 0.001  # a refusal on loopback takes 2-5 ms, so a ramp overshoots by 1-5 calls
 
+    # -- room for the less urgent while more urgent calls are about
     proven_gain: float = 0.125  # calls per answer that the less urgent may have on the way during a ramp, and ...
     proven_double: float = 5.0  # ... twice as many every so many seconds, where answers take half a minute
-
     proven_calm: float = 0.1  # of the target: a shorter wait holds nobody back
     proven_smooth: float = 0.25  # EWMA weight of one window
     proven_spare: float = 0.5  # of what is above it stays free for the more urgent; all of it idles slots

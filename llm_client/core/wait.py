@@ -147,7 +147,7 @@ class AnswerWait:
                 self._best = min(self._best, median)
         if told and self.known:
             wait = self._told(told, limit)
-            return Verdict(wait, max(0.01, mean - wait), sure=self._prompts.settled)
+            return Verdict(wait, max(0.01, mean - wait), sure=not suspected(self._prompts, t))
         if all(s.lost for s in samples):
             return Verdict(min(s.wait for s in samples), inf, sure=True)
         if told and self.per_output and limit <= t.blind_limit:
@@ -176,6 +176,10 @@ class AnswerWait:
 def prefill(prompts: Slope, tuning: Tuning) -> float:
     """Return seconds per prompt token, where prompts are long enough to matter and to be told from noise."""
     slope = prompts.renew()
-    return (
-        slope if len(prompts) >= tuning.prompt_pairs and prompts.least * prompts.mean >= tuning.prompt_matters else 0.0
-    )
+    known = len(prompts) >= tuning.prompt_pairs and prompts.least * prompts.mean >= tuning.prompt_matters
+    return slope if known else 0.0
+
+
+def suspected(prompts: Slope, tuning: Tuning) -> bool:
+    """Tell whether prompts seem to matter, and too few were compared to be sure: a wait may be work."""
+    return len(prompts) < tuning.prompt_pairs and prompts.value * prompts.mean >= tuning.prompt_matters

@@ -6,26 +6,13 @@ from math import inf
 
 import pytest
 from llm_client.core.proven import Proven
-from llm_client.core.signal import Reading
 from llm_client.core.tuning import TUNING
+from tests.core.readings import reading
 
 
 def window(**given):
-    """Twelve calls in flight, a third of a second of waiting on top of two thirds of work."""
-    return Reading(
-        **{
-            "wait": 0.4,
-            "service": 0.8,
-            "target": 0.4,
-            "sure": True,
-            "least": 1.0,
-            "level": 12.0,
-            "fresh": 1.0,
-            "rate": 10.0,
-            "alike": False,
-        }
-        | given
-    )
+    """Twelve calls in flight, a third of their time spent waiting."""
+    return reading(**{"wait": 0.4, "service": 0.8, "target": 0.4, "level": 12.0} | given)
 
 
 def room(proven, limit):

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from llm_client.core.signal import Reading
 from llm_client.core.trial import Trial
 from llm_client.core.tuning import TUNING
-
-
-def reading(**given):
-    """Answers that take twice as long as the best, and nobody knows why."""
-    return Reading(
-        **{
-            "wait": 1.0,
-            "service": 1.0,
-            "target": 2.0,
-            "sure": False,
-            "least": 1.0,
-            "level": 20.0,
-            "fresh": 1.0,
-            "rate": 10.0,
-            "alike": False,
-        }
-        | given
-    )
+from tests.core.readings import reading
 
 
 def test_a_load_that_may_be_too_much_is_lightened():

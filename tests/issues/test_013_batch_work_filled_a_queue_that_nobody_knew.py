@@ -25,7 +25,7 @@ def sent_before_the_first_answer(*, urgent):
 
 def test_batch_work_waits_for_proof_while_urgent_calls_are_about():
     """Four calls and what a second and a half adds, not the thirty that silence would let go."""
-    assert sent_before_the_first_answer(urgent=2) <= 7
+    assert sent_before_the_first_answer(urgent=2) <= 6
 
 
 def test_batch_work_alone_is_not_held_back():

@@ -73,8 +73,6 @@ def rows():
     """Every load, plain and streamed."""
     out = []
     for name in LOADS:
-        if name == "bulk":  # the bursts of the adaptive limit show it
-            continue
         for stream in (False, True):
             marks = [pytest.mark.heavy] if name == "open 10" else []
             out.append(pytest.param(name, stream, id=f"{name}-{'stream' if stream else 'plain'}", marks=marks))
