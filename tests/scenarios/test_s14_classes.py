@@ -5,9 +5,7 @@ The first minute is left out of the shares: no client knows the capacity yet.
 DISPUTED, with derivation: LOW >= 3 % holds at twice the capacity (23 % and more), not over the spike (2.4-2.9 % of
 all, five seeds). In shares of the load, capacity is 3 per second, CRITICAL 1, NORMAL 2, LOW 3 and then 36. Over equal
 phases 3 % of LOW is 0.59 per second; with CRITICAL at 0.98 and NORMAL at the 0.8 that strict order gives it, that is
-3.17 of 3. Only by taking from NORMAL down to its own line of 0.7 would it just fit. Since the less urgent keep out of
-the server's queue NORMAL gets 0.84 to 0.89, and 3 - 0.98 - 2 x 0.85 = 0.32 per second are left for LOW, of 19.5: 1.6 %
-are asked for over all (1.9-2.6 % seen).
+3.17 of 3. Only by taking from NORMAL down to its own line of 0.7 would it just fit. 2 % are asked for over all.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def test_s14_urgent_calls_come_through_a_spike_of_others(seed, stream, request):
         assert goodput(report, begin, finish) >= 0.85
     assert share(of("normal", 60.0, spike)) >= 0.70
     assert share(of("low", 60.0, spike)) >= 0.03
-    assert share(of("low", 0.0, end)) >= 0.016
+    assert share(of("low", 0.0, end)) >= 0.02
     assert sum(bool(each.error) for each in report.outcomes) / len(report.outcomes) > 0.5
 
 
